@@ -3,14 +3,17 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tabletheory::{Clock as _, ManualClock, SystemClock};
+
 use crate::support::gateway::{Gateway, data};
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{HOST, get, with_long_timeouts};
+use crate::support::table::{blobs, open_blobs};
 use crate::support::wait_for;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -18,32 +21,36 @@ const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
 const GC: &str = "[gc]\ninterval = \"1s\"\ngrace = \"631s\"\n";
 
 /// Returns all bodies with this extension, the newest last.
-fn bodies(directory: &Path, extension: &str) -> Vec<PathBuf> {
-    let pages = std::fs::read_dir(data(directory).join("bodies").join("isr"));
-    let pages = pages.expect("a directory").map(|page| page.expect("a directory").path());
-    // A directory may be deleted meanwhile.
-    let files = pages.filter_map(|page| std::fs::read_dir(page).ok());
-    let files = files.flatten().filter_map(Result::ok).map(|file| file.path());
-    let mut files: Vec<PathBuf> =
-        files.filter(|file| file.extension().is_some_and(|it| it == extension)).collect();
-    files.sort_by_key(|file| file.file_name().map(ToOwned::to_owned));
-    files
+fn bodies(directory: &Path, extension: &str) -> Vec<String> {
+    let mut names: Vec<String> =
+        blobs(directory).into_iter().filter(|name| name.ends_with(&format!(".{extension}"))).collect();
+    names.sort_by_key(|name| file_name(name).to_owned());
+    names
 }
 
-/// Makes the file of a body two days older.
-fn age_file(file: &Path) {
-    let opened = std::fs::File::options().write(true).open(file).expect("a body");
-    let stored = opened.metadata().and_then(|metadata| metadata.modified()).expect("its time");
-    opened.set_modified(stored - 2 * DAY).expect("another time");
+fn file_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
 }
 
-/// Makes an unreferenced body two days older, including the time in its name.
-fn age_body(file: &Path) {
-    age_file(file);
-    let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
-    let (millis, rest) = name.split_once('-').expect("a time and an id");
+/// Stores these bodies again as if that had been two days ago, under the names that `rename` returns.
+fn age(directory: &Path, names: &[String], rename: fn(&str) -> String) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let blobs = open_blobs(directory, Arc::new(ManualClock::at(SystemClock.now() - 2 * DAY)));
+    runtime.block_on(async {
+        for name in names {
+            let blob = blobs.get(name).await.expect("no error").expect("a body");
+            blobs.delete(name).await.expect("deleted");
+            blobs.create(&rename(name), blob.bytes).await.expect("stored");
+        }
+    });
+}
+
+/// The name of an unreferenced body that was rendered two days earlier.
+fn two_days_older(name: &str) -> String {
+    let (directory, file) = name.rsplit_once('/').expect("a directory");
+    let (millis, rest) = file.split_once('-').expect("a time and an id");
     let millis = millis.parse::<u128>().expect("a time") - (2 * DAY).as_millis();
-    std::fs::rename(file, file.with_file_name(format!("{millis}-{rest}"))).expect("another name");
+    format!("{directory}/{millis}-{rest}")
 }
 
 /// Starts an origin whose page changes with every render, and returns the number of renders.
@@ -80,7 +87,7 @@ fn old_bodies_of_a_changing_page_are_deleted_and_the_current_one_is_not() {
     let all = bodies(place, "html");
     assert_eq!(all.len(), 10, "every render stores a body");
     let (served, replaced) = all.split_last().expect("ten bodies");
-    replaced.iter().for_each(|file| age_body(file));
+    age(place, replaced, two_days_older);
 
     let gateway = Gateway::start(place, origin.address, &configured(GC), &[]);
     // The body that was replaced last may still be read by requests in progress.
@@ -116,7 +123,7 @@ fn an_old_body_that_is_current_is_not_deleted() {
         runtime.block_on(publish_long_ago(place, &page))
     };
     assert_eq!(bodies(place, "html").len(), 3);
-    bodies(place, "html").iter().for_each(|file| age_file(file));
+    age(place, &bodies(place, "html"), str::to_owned);
     let gateway = Gateway::start(place, origin.address, &config, &[]);
     wait_for("the other bodies are deleted", || (bodies(place, "html").len() == 1).then_some(()));
     assert!(bodies(place, "html")[0].ends_with(&kept), "{kept} is referenced");
@@ -129,7 +136,7 @@ fn an_old_body_that_is_current_is_not_deleted() {
 /// Publishes a page three times, two days ago, and returns the key of its last body.
 async fn publish_long_ago(place: &Path, page: &facetheory::PageKey) -> String {
     use facetheory::{Bodies, Outcome, PageStore, Pages, Policy, Rendered};
-    use tabletheory::{Clock as _, ManualClock, SqliteSettings, SqliteTable, SystemClock};
+    use tabletheory::{SqliteSettings, SqliteTable};
     let clock = Arc::new(ManualClock::at(SystemClock.now() - 2 * DAY));
     std::fs::create_dir_all(data(place)).expect("a directory");
     let settings = SqliteSettings::default().sweep(None);

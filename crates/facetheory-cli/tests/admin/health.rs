@@ -135,10 +135,9 @@ fn metrics_are_exported_for_prometheus() {
 fn a_gateway_whose_bodies_cannot_be_stored_is_not_ready_and_says_why() {
     let origin = Origin::start();
     let gateway = Gateway::start(&origin);
-    // A file in place of the directory: reads still work, and no object can be stored there.
-    let directory = gateway.data().join("bodies").join("isr");
-    std::fs::create_dir_all(&directory).expect("a directory");
-    std::fs::write(directory.join("probe"), "in the way").expect("a file");
+    // Another program holds the write lock: reads still work, and no object can be stored.
+    let file = rusqlite::Connection::open(gateway.data().join("bodies/bodies.db")).expect("the file");
+    file.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     let expected = serde_json::json!(["bodies-not-writable"]);
     eventually("not ready", || {
         let ready = gateway.get("/readyz");

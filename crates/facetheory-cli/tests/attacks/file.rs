@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::assertions::{PAGES, cache_page};
 use crate::support::gateway::{Gateway, StartError, data};
+use crate::support::origin::ScriptedResponse;
 use crate::support::site::{Site, with_long_timeouts};
-use crate::support::table::rows;
+use crate::support::table::{blobs, rows};
 use crate::support::wait_for;
 
 /// All files below a directory.
@@ -41,11 +42,21 @@ fn row_69_file_names_are_hashes_whatever_the_key() {
     }
     let host = site.gateway.exchange("GET /row-69 HTTP/1.1\r\nHost: ..\r\n\r\n");
     assert!([200, 400].contains(&host.status), "{}", host.status);
+    // A body that is too large for the SQLite file has a file of its own.
+    site.origin.script("/row-69-large", |_| {
+        ScriptedResponse::page(&["Content-Type: text/html"], &"x".repeat(300 * 1024))
+    });
+    assert_eq!(site.get("/row-69-large").status, 200);
     let bodies = data(site.directory.path()).join("bodies");
-    let stored = files(&bodies);
-    assert!(stored.len() > 5, "bodies are stored: {stored:?}");
-    for file in &stored {
+    let in_files = files(&bodies).into_iter().filter_map(|file| {
         let name = file.strip_prefix(&bodies).expect("below").display().to_string();
+        (!name.starts_with("bodies.db")).then_some(name)
+    });
+    let in_files: Vec<String> = in_files.collect();
+    assert_eq!(in_files.len(), 1, "{in_files:?}");
+    let stored: Vec<String> = blobs(site.directory.path()).into_iter().chain(in_files).collect();
+    assert!(stored.len() > 5, "bodies are stored: {stored:?}");
+    for name in &stored {
         let is_plain =
             |byte: u8| byte.is_ascii_hexdigit() || b"/-.html".contains(&byte) || b"binisr".contains(&byte);
         assert!(name.bytes().all(is_plain) && !name.contains(".."), "{name}");
@@ -73,13 +84,19 @@ fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(file, bytes).expect("a file");
 }
 
+fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
+    while let Some(at) = bytes.windows(from.len()).position(|window| window == from) {
+        bytes[at..at + to.len()].copy_from_slice(to);
+    }
+}
+
 #[test]
 fn row_70_a_corrupt_body_is_a_miss() {
     let halve = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
     let flip = |bytes: &mut Vec<u8>| bytes[3] ^= 1;
     let empty = |bytes: &mut Vec<u8>| bytes.clear();
-    let lengthen = |bytes: &mut Vec<u8>| bytes.push(b'x');
-    let damages: [fn(&mut Vec<u8>); 4] = [halve, flip, empty, lengthen];
+    let misspell = |bytes: &mut Vec<u8>| replace(bytes, b"<p>/row-70", b"<p>/row-07");
+    let damages: [fn(&mut Vec<u8>); 4] = [halve, flip, empty, misspell];
     for (index, damage) in damages.into_iter().enumerate() {
         let site = Site::start(PAGES);
         let page = cache_page(&site, "/row-70");

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use facetheory::PageKey;
 use facetheory::protocol::{Content, Generation, Meta};
-use tabletheory::{Item, Scan, SqliteSettings, SqliteTable, SystemClock, Table as _, Txn, Write};
+use tabletheory::{
+    Clock, Item, Scan, SqliteBlobs, SqliteSettings, SqliteTable, SystemClock, Table as _, Txn, Write,
+};
 
 use super::gateway::data;
 
@@ -28,6 +30,22 @@ pub(crate) fn rows(directory: &Path) -> Vec<(String, String)> {
         };
         page.items.iter().map(|item| (text(item, "pk"), text(item, "sk"))).collect()
     })
+}
+
+/// Opens the file of small bodies of the gateway in this directory, by this clock.
+pub(crate) fn open_blobs(directory: &Path, clock: Arc<dyn Clock>) -> SqliteBlobs {
+    let path = data(directory).join("bodies/bodies.db");
+    SqliteBlobs::open_with(path, &SqliteSettings::default(), clock).expect("the file of bodies")
+}
+
+/// The names of all small bodies of the gateway in this directory, in order.
+pub(crate) fn blobs(directory: &Path) -> Vec<String> {
+    /// More than any test stores.
+    const MAX_BLOBS: u32 = 10_000;
+    let blobs = open_blobs(directory, Arc::new(SystemClock));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let listed = runtime.block_on(blobs.list("", None, MAX_BLOBS)).expect("a list");
+    listed.into_iter().map(|blob| blob.name).collect()
 }
 
 /// Writes this many pages into a table file, and reports how many are written after each transaction.

@@ -51,7 +51,11 @@ impl Bodies {
         }
     }
 
-    /// Bodies in files under a directory, which is created if it does not exist. Files are written atomically and durably.
+    /// Bodies under a directory, which is created if it does not exist. They are written atomically and durably.
+    ///
+    /// With the feature `sqlite`, bodies up to 256 KiB are in one SQLite file, and only larger ones in files of their own.
+    /// Without it, all are in files of their own; such a directory can be opened with the feature later, but not the other
+    /// way round.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,6 +73,8 @@ impl Bodies {
         let files = LocalFileSystem::new_with_prefix(directory).map_err(|cause| unusable(cause.into()))?;
         // Each page has a directory, which is removed with its last file.
         let files = files.with_fsync(true).with_automatic_cleanup(true);
+        #[cfg(feature = "sqlite")]
+        let files = super::embedded::EmbeddedObjects::open(directory, files)?;
         Ok(Bodies { has_metadata: false, ..Bodies::over(Arc::new(files)) })
     }
 

@@ -345,25 +345,28 @@ async fn a_page_of_another_deployment_is_stale_or_missing_as_the_policy_says() {
     }
 }
 
+async fn delete_body(site: &Site, bodies: &facetheory::Bodies) {
+    let meta = site.isr.lookup(&site.page).await.expect("a lookup").meta.expect("a page");
+    bodies.delete(&meta.generation.s3_key).await.expect("deleted");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_page_whose_body_is_missing_is_rendered_again() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let bodies = facetheory::Bodies::files(directory.path()).expect("a store");
-    let site = Site::on(|builder| builder, bodies);
+    let bodies = facetheory::Bodies::memory();
+    let site = Site::on(|builder| builder, bodies.clone());
     site.get("one").await;
-    std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are deleted");
+    delete_body(&site, &bodies).await;
     assert_eq!(site.get("two").await, served(State::Hit, "one"), "this process has the body in memory");
     assert_eq!(site.another().get("two").await, served(State::Miss, "two"), "another process does not");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unchanged_page_is_served_even_if_its_stored_body_is_missing() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let bodies = facetheory::Bodies::files(directory.path()).expect("a store");
-    let site = Site::on(|builder| builder, bodies);
+    let bodies = facetheory::Bodies::memory();
+    let site = Site::on(|builder| builder, bodies.clone());
     site.get("one").await;
     site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
-    std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are deleted");
+    delete_body(&site, &bodies).await;
     assert_eq!(site.get("one").await, served(State::Miss, "one"), "the page was rendered for this request");
     assert_eq!(
         site.another().get("one").await,

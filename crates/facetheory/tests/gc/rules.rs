@@ -171,11 +171,16 @@ async fn the_body_of_a_late_worker_is_not_deleted_until_its_lock_is_gone() {
     }
 }
 
+/// A body that is in a file of its own.
+fn large() -> String {
+    "x".repeat(300 * 1024)
+}
+
 #[tokio::test]
 async fn objects_of_others_under_the_prefix_are_not_deleted() {
     let t = &Test::on_each_store()[1];
     let root = t.directory.as_ref().expect("files").path().join("bodies");
-    let orphan = t.orphan(&page("/"), "orphan").await;
+    let orphan = t.orphan(&page("/"), &large()).await;
     let directory = root.join(&orphan).parent().expect("a directory").to_owned();
     for other in [directory.join("notes.html"), root.join("isr/readme.txt"), root.join("elsewhere")] {
         std::fs::write(other, "not ours").expect("a file");
@@ -192,7 +197,8 @@ async fn objects_of_others_under_the_prefix_are_not_deleted() {
 async fn empty_directories_are_deleted_with_their_last_file() {
     let t = &Test::on_each_store()[1];
     let root = t.directory.as_ref().expect("files").path().join("bodies");
-    let (one, other) = (t.orphan(&page("/1"), "x").await, t.publish(&page("/2"), "y", History::Latest).await);
+    let one = t.orphan(&page("/1"), &large()).await;
+    let other = t.publish(&page("/2"), &large(), History::Latest).await;
     t.clock.advance(DAY);
     assert_eq!(t.gc(&how()).await.orphans, 1);
     assert!(!root.join(&one).parent().expect("a directory").exists());
@@ -205,7 +211,7 @@ async fn the_time_at_which_a_file_was_written_counts_as_well() {
     let t = &Test::on_each_store()[1];
     let root = t.directory.as_ref().expect("files").path().join("bodies");
     // A render that began long ago has just finished.
-    let slow = t.orphan(&page("/"), "slow").await;
+    let slow = t.orphan(&page("/"), &large()).await;
     t.clock.advance(DAY);
     let written = std::time::UNIX_EPOCH
         + Duration::from_millis(u64::try_from(t.clock.now().millis()).expect("after 1970"));

@@ -6,9 +6,10 @@ use std::time::Duration;
 use facetheory::protocol::{Acquire, Freshness};
 use facetheory::testing::CountedTable;
 use facetheory::{Bodies, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Tag};
+use object_store::memory::InMemory;
 use tabletheory::{ManualClock, Timestamp};
 
-use crate::fixture::NOW;
+use crate::fixture::{NOW, count_objects};
 
 /// Requests that read, requests that write, and rows written by them.
 type Cost = (u32, u32, u32);
@@ -17,48 +18,44 @@ type Cost = (u32, u32, u32);
 async fn every_operation_costs_a_known_number_of_requests() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW)));
     let table = Arc::new(CountedTable::new(clock.clone()));
-    let directory = tempfile::tempdir().expect("a directory");
-    let objects = || {
-        let pages = std::fs::read_dir(directory.path().join("isr")).into_iter().flatten().flatten();
-        pages.map(|page| std::fs::read_dir(page.path()).expect("a page").count()).sum::<usize>()
-    };
-    let bodies = Bodies::files(directory.path()).expect("a store");
+    let objects = Arc::new(InMemory::new());
+    let bodies = Bodies::over(objects.clone());
     let pages = Pages::new(PageStore::new(table.clone()), bodies);
     let page = PageKey::new("/").expect("a page");
     let policy = Policy::every(Duration::from_secs(60));
     let mut bill: Vec<(&str, Cost, usize, Cost, usize)> = Vec::new();
     let mut stored = 0;
-    let mut note = |what, expected: Cost, expected_objects: usize| {
-        let new = objects() - stored;
+    let mut note = async |what, expected: Cost, expected_objects: usize| {
+        let new = count_objects(&objects).await - stored;
         stored += new;
         bill.push((what, table.take_all(), new, expected, expected_objects));
     };
 
     let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Published(_))));
-    note("a regeneration", (1, 2, 3), 1);
+    note("a regeneration", (1, 2, 3), 1).await;
 
     let view = pages.store().lookup(&page).await.expect("no error");
     assert_eq!(view.meta.expect("a page").freshness(pages.store().now()), Freshness::Fresh);
-    note("a lookup of a fresh page", (1, 0, 0), 0);
+    note("a lookup of a fresh page", (1, 0, 0), 0).await;
 
     clock.advance(Duration::from_secs(100));
     let Acquire::Granted(lease) = pages.store().try_acquire(&page).await.expect("no error") else {
         panic!("free")
     };
-    note("acquiring a lease", (0, 1, 1), 0);
+    note("acquiring a lease", (0, 1, 1), 0).await;
     let view = pages.store().lookup(&page).await.expect("no error");
     assert!(view.lock.expect("another worker regenerates it").is_held(pages.store().now()));
-    note("a lookup of a stale page that another regenerates", (1, 0, 0), 0);
+    note("a lookup of a stale page that another regenerates", (1, 0, 0), 0).await;
     pages.store().release(&lease).await.expect("no error");
-    note("releasing a lease", (0, 1, 1), 0);
+    note("releasing a lease", (0, 1, 1), 0).await;
 
     let outcome = pages.regenerate(&page, &policy, |_| async { Ok(Rendered::html("one")) }).await;
     assert!(matches!(outcome, Ok(Outcome::Unchanged(_))));
-    note("a regeneration with an unchanged body", (1, 3, 3), 0);
+    note("a regeneration with an unchanged body", (1, 3, 3), 0).await;
 
     pages.store().invalidate_tag(&Tag::new("news").expect("a tag"), None).await.expect("no error");
-    note("the invalidation of a tag, on any number of pages", (0, 1, 1), 0);
+    note("the invalidation of a tag, on any number of pages", (0, 1, 1), 0).await;
 
     println!("{:<50} {:>6} {:>8} {:>13} {:>8}", "", "reads", "commits", "rows written", "objects");
     for (what, (reads, commits, writes), objects, ..) in &bill {

@@ -82,3 +82,11 @@ impl Test {
         page.items.iter().map(|row| row.key().expect("a key").sk).collect()
     }
 }
+
+/// The number of objects in a store.
+pub(crate) async fn count_objects(store: &object_store::memory::InMemory) -> usize {
+    use futures_util::StreamExt as _;
+    use object_store::ObjectStore as _;
+
+    store.list(None).count().await
+}

@@ -10,9 +10,10 @@ use facetheory::{
     Bodies, History, IdempotentRequest, InvalidationMode, Kind, Outcome, PageKey, PageStore, Pages, Policy,
     RegenerateReason, Render, RenderContext, RenderError, Rendered, RolledBack, Tag,
 };
+use object_store::memory::InMemory;
 use tabletheory::MemoryTable;
 
-use crate::fixture::{LEASE, NOW};
+use crate::fixture::{LEASE, NOW, count_objects};
 use crate::scripted::{Fate, Scripted, scripted};
 
 struct Site {
@@ -57,20 +58,18 @@ impl Site {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_is_rendered_published_and_read() {
-    let directory = tempfile::tempdir().expect("a directory");
-    for site in [Site::new(), Site::with(Bodies::files(directory.path()).expect("a store"))] {
-        assert_eq!(site.body().await, None);
-        let outcome = site.regenerate("one", Duration::ZERO).await.expect("rendered");
-        let Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
-        assert_eq!(generation.generated_at, site.pages.store().now().seconds());
-        assert!(generation.etag.is_some_and(|etag| etag.len() == 34));
-        assert_eq!(site.body().await.as_deref(), Some("one"));
-        assert!(matches!(site.regenerate("two", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
-        tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(matches!(site.regenerate("two", Duration::ZERO).await, Ok(Outcome::Published(_))));
-        assert_eq!(site.body().await.as_deref(), Some("two"));
-        assert_eq!(site.renders.load(Ordering::SeqCst), 2);
-    }
+    let site = Site::new();
+    assert_eq!(site.body().await, None);
+    let outcome = site.regenerate("one", Duration::ZERO).await.expect("rendered");
+    let Outcome::Published(generation) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(generation.generated_at, site.pages.store().now().seconds());
+    assert!(generation.etag.is_some_and(|etag| etag.len() == 34));
+    assert_eq!(site.body().await.as_deref(), Some("one"));
+    assert!(matches!(site.regenerate("two", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert!(matches!(site.regenerate("two", Duration::ZERO).await, Ok(Outcome::Published(_))));
+    assert_eq!(site.body().await.as_deref(), Some("two"));
+    assert_eq!(site.renders.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,21 +123,17 @@ async fn a_render_continues_after_a_lost_heartbeat() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unchanged_body_is_not_stored_again() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let objects = || {
-        let files = std::fs::read_dir(directory.path().join("isr")).expect("the prefix").flatten();
-        files.flat_map(|page| std::fs::read_dir(page.path()).expect("a page")).count()
-    };
-    let site = Site::with(Bodies::files(directory.path()).expect("a store"));
+    let objects = Arc::new(InMemory::new());
+    let site = Site::with(Bodies::over(objects.clone()));
     assert!(matches!(site.regenerate("same", Duration::ZERO).await, Ok(Outcome::Published(_))));
-    assert_eq!(objects(), 1);
+    assert_eq!(count_objects(&objects).await, 1);
     tokio::time::advance(Duration::from_secs(100)).await;
     assert!(matches!(site.regenerate("same", Duration::ZERO).await, Ok(Outcome::Unchanged(_))));
-    assert_eq!(objects(), 1);
+    assert_eq!(count_objects(&objects).await, 1);
     assert!(matches!(site.regenerate("same", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))));
     tokio::time::advance(Duration::from_secs(100)).await;
     assert!(matches!(site.regenerate("other", Duration::ZERO).await, Ok(Outcome::Published(_))));
-    assert_eq!(objects(), 2);
+    assert_eq!(count_objects(&objects).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,11 +153,11 @@ async fn a_failed_render_leaves_the_page_unchanged_and_releases_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_whose_body_is_missing_counts_as_missing_and_is_rendered_again() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let site = Site::with(Bodies::files(directory.path()).expect("a store"));
+    let bodies = Bodies::memory();
+    let site = Site::with(bodies.clone());
     assert!(matches!(site.regenerate("one", Duration::ZERO).await, Ok(Outcome::Published(_))));
     let broken = site.pages.store().lookup(&site.page).await.expect("no error").meta.expect("a page");
-    std::fs::remove_dir_all(directory.path().join("isr")).expect("the bodies are deleted");
+    bodies.delete(&broken.generation.s3_key).await.expect("deleted");
     assert_eq!(site.body().await, None);
     assert!(
         matches!(site.regenerate("one", Duration::ZERO).await, Ok(Outcome::AlreadyFresh(_))),

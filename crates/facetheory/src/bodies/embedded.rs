@@ -1,0 +1,481 @@
+//! The embedded object store: small objects in one SQLite file, large ones in files of their own.
+//!
+//! A page of some kilobytes in a file of its own costs two inodes, two writes to the disk and a dozen system calls.
+//! In one SQLite file, concurrent writes share one write to the disk, a read is two system calls, and the space of deleted
+//! bodies is used again; `cargo bench -p facetheory --bench bodies` compares both. Large objects stay in files, because
+//! SQLite would write them twice. Files of any size are read, so that directories of earlier versions stay valid.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fmt, io};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result,
+};
+use parking_lot::Mutex;
+use tabletheory::{BlobInfo, Kind, SqliteBlobs, Timestamp};
+
+/// The SQLite file in the directory.
+const FILE: &str = "bodies.db";
+/// Objects up to this size are in the SQLite file.
+const MAX_BLOB_BYTES: usize = 256 * 1024;
+/// How many blobs are listed with one read.
+const BLOBS_PER_READ: u32 = 500;
+
+/// Objects below a directory.
+#[derive(Debug)]
+pub(super) struct EmbeddedObjects {
+    directory: PathBuf,
+    blobs: Mutex<BlobFile>,
+    files: Arc<LocalFileSystem>,
+}
+
+/// The open SQLite file.
+#[derive(Clone, Debug)]
+struct BlobFile {
+    blobs: Arc<SqliteBlobs>,
+    /// Tells this file from one that another process has begun in its place.
+    inode: u64,
+}
+
+impl BlobFile {
+    fn open(path: &FilePath) -> tabletheory::Result<Self> {
+        let blobs = Arc::new(SqliteBlobs::open(path)?);
+        Ok(BlobFile { blobs, inode: inode(path) })
+    }
+}
+
+impl EmbeddedObjects {
+    /// Opens the directory, which must exist. A damaged SQLite file is set aside.
+    pub(super) fn open(directory: &FilePath, files: LocalFileSystem) -> tabletheory::Result<Self> {
+        let path = directory.join(FILE);
+        let opened = BlobFile::open(&path).or_else(|error| match error.kind() {
+            Kind::Corrupt => set_aside(&path, &error).and_then(|()| BlobFile::open(&path)),
+            _ => Err(error),
+        })?;
+        Ok(EmbeddedObjects {
+            directory: directory.to_owned(),
+            blobs: Mutex::new(opened),
+            files: Arc::new(files),
+        })
+    }
+
+    fn blobs(&self) -> Arc<SqliteBlobs> {
+        self.blobs.lock().blobs.clone()
+    }
+
+    /// Stores a small object. If the SQLite file turns out to be damaged, it is set aside, and a new one is begun: its bodies
+    /// are rendered again.
+    async fn put_blob(&self, name: &str, bytes: Bytes, mode: &PutMode) -> tabletheory::Result<bool> {
+        let blobs = self.blobs();
+        match put(&blobs, name, bytes.clone(), mode).await {
+            Err(error) if error.kind() == Kind::Corrupt => {
+                let blobs = self.replace(&blobs, &error)?;
+                put(&blobs, name, bytes, mode).await
+            }
+            stored => stored,
+        }
+    }
+
+    /// Returns the file in place of one that is damaged.
+    fn replace(
+        &self,
+        damaged: &Arc<SqliteBlobs>,
+        error: &tabletheory::Error,
+    ) -> tabletheory::Result<Arc<SqliteBlobs>> {
+        let path = self.directory.join(FILE);
+        let mut current = self.blobs.lock();
+        // Otherwise another request has replaced it.
+        if Arc::ptr_eq(&current.blobs, damaged) {
+            // Otherwise another process has.
+            if current.inode == inode(&path) {
+                set_aside(&path, error)?;
+            }
+            *current = BlobFile::open(&path)?;
+        }
+        Ok(current.blobs.clone())
+    }
+}
+
+async fn put(blobs: &SqliteBlobs, name: &str, bytes: Bytes, mode: &PutMode) -> tabletheory::Result<bool> {
+    match mode {
+        PutMode::Create => blobs.create(name, bytes).await,
+        _ => blobs.replace(name, bytes).await.map(|()| true),
+    }
+}
+
+/// Renames a damaged SQLite file, in place of one that was damaged before.
+fn set_aside(path: &FilePath, error: &tabletheory::Error) -> tabletheory::Result<()> {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut from = path.as_os_str().to_owned();
+        from.push(suffix);
+        let mut to = path.as_os_str().to_owned();
+        to.push(".damaged");
+        to.push(suffix);
+        match std::fs::rename(&from, &to) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                let context = format!("{error}; it cannot be renamed, so no new file can be begun");
+                return Err(tabletheory::Error::new(Kind::Corrupt, context).caused_by(cause));
+            }
+            _ => {}
+        }
+    }
+    tracing::error!(
+        %error,
+        "the file of bodies is damaged: it is now {FILE}.damaged, and the pages in it are rendered again"
+    );
+    Ok(())
+}
+
+fn inode(path: &FilePath) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| file.ino())
+}
+
+impl fmt::Display for EmbeddedObjects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with {FILE}", self.files)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for EmbeddedObjects {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let is_small = payload.content_length() <= MAX_BLOB_BYTES;
+        if !is_small || !options.attributes.is_empty() || matches!(options.mode, PutMode::Update(_)) {
+            return self.files.put_opts(location, payload, options).await;
+        }
+        match self.put_blob(location.as_ref(), Bytes::from(payload), &options.mode).await {
+            Ok(true) => Ok(PutResult { e_tag: None, version: None, extensions: Default::default() }),
+            Ok(false) => {
+                let source = "an object with this name is in the file of small objects".into();
+                Err(Error::AlreadyExists { path: location.to_string(), source })
+            }
+            Err(cause) => Err(generic(cause)),
+        }
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.files.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let blob = match self.blobs().get(location.as_ref()).await {
+            Ok(Some(blob)) => blob,
+            Ok(None) => return self.files.get_opts(location, options).await,
+            // A damaged object counts as missing, so that it is stored again.
+            Err(cause) if cause.kind() == Kind::Corrupt => {
+                return Err(Error::NotFound { path: location.to_string(), source: cause.into() });
+            }
+            Err(cause) => return Err(generic(cause)),
+        };
+        let meta = meta(blob.info);
+        options.check_preconditions(&meta)?;
+        let bytes = Bytes::from(blob.bytes);
+        let range = match &options.range {
+            Some(range) => range.as_range(meta.size).map_err(|cause| generic(cause.to_string()))?,
+            None => 0..meta.size,
+        };
+        // The bounds are those of bytes in memory.
+        let bound = |at: u64| usize::try_from(at).unwrap_or(bytes.len()).min(bytes.len());
+        let part = bytes.slice(bound(range.start)..bound(range.end));
+        let payload = GetResultPayload::Stream(stream::once(async { Ok(part) }).boxed());
+        Ok(GetResult { payload, meta, range, attributes: Default::default(), extensions: Default::default() })
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let (blobs, files) = (self.blobs(), self.files.clone());
+        locations
+            .and_then(move |location| {
+                let (blobs, files) = (blobs.clone(), files.clone());
+                async move {
+                    if !blobs.delete(location.as_ref()).await.map_err(generic)? {
+                        files.delete(&location).await?;
+                    }
+                    Ok(location)
+                }
+            })
+            .boxed()
+    }
+
+    /// The objects of one directory follow each other, whether they are small or large, because gc compares the bodies of a
+    /// page with each other.
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let prefix = prefix.cloned();
+        let small = with_files_beside(self.blobs(), self.files.clone(), prefix.clone());
+        let large = without_blobs_beside(self.blobs(), self.files.list(prefix.as_ref()));
+        small.chain(large).boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let mut found = self.files.list_with_delimiter(prefix).await?;
+        found.objects.retain(|object| !is_own_file(object));
+        let below = prefix.map(|prefix| format!("{prefix}/")).unwrap_or_default();
+        let mut blobs = blobs(self.blobs(), below.clone());
+        while let Some(object) = blobs.try_next().await? {
+            match object.location.as_ref()[below.len()..].split_once('/') {
+                None => found.objects.push(object),
+                Some((directory, _)) => {
+                    let directory = Path::parse(format!("{below}{directory}")).map_err(generic)?;
+                    // Blobs are listed in order, so those of one directory follow each other.
+                    if found.common_prefixes.last() != Some(&directory) {
+                        found.common_prefixes.push(directory);
+                    }
+                }
+            }
+        }
+        found.common_prefixes.sort_unstable();
+        found.common_prefixes.dedup();
+        Ok(found)
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.files.copy_opts(from, to, options).await
+    }
+}
+
+/// All blobs whose names begin with this text, in order.
+fn blobs(blobs: Arc<SqliteBlobs>, prefix: String) -> BoxStream<'static, Result<ObjectMeta>> {
+    let read = move |after: Option<String>| {
+        let (blobs, prefix) = (blobs.clone(), prefix.clone());
+        async move {
+            let read = blobs.list(&prefix, after.as_deref(), BLOBS_PER_READ).await.map_err(generic)?;
+            let next = read.last().map(|last| Some(last.name.clone()));
+            Ok::<_, Error>(next.map(|next| (stream::iter(read.into_iter().map(|blob| Ok(meta(blob)))), next)))
+        }
+    };
+    stream::try_unfold(None, read).try_flatten().boxed()
+}
+
+/// The blobs below a prefix; after those of a directory, its files.
+fn with_files_beside(
+    store: Arc<SqliteBlobs>,
+    files: Arc<LocalFileSystem>,
+    prefix: Option<Path>,
+) -> BoxStream<'static, Result<ObjectMeta>> {
+    let prefix = prefix.map(|prefix| format!("{prefix}/")).unwrap_or_default();
+    let listed = blobs(store, prefix).map(Some).chain(stream::once(async { None }));
+    let mut last: Option<Path> = None;
+    listed
+        .flat_map(move |object| {
+            let directory = object.as_ref().and_then(|object| object.as_ref().ok().map(directory));
+            let finished = if directory == last { None } else { std::mem::replace(&mut last, directory) };
+            let beside = match finished {
+                Some(finished) => files.list(Some(&finished)),
+                None => stream::empty().boxed(),
+            };
+            beside.chain(stream::iter(object)).boxed()
+        })
+        .boxed()
+}
+
+/// The files of directories that have no blobs.
+fn without_blobs_beside(
+    store: Arc<SqliteBlobs>,
+    files: BoxStream<'static, Result<ObjectMeta>>,
+) -> BoxStream<'static, Result<ObjectMeta>> {
+    let state = (files, store, None::<(Path, bool)>);
+    stream::try_unfold(state, |(mut files, store, mut last)| async move {
+        while let Some(object) = files.try_next().await? {
+            if is_own_file(&object) {
+                continue;
+            }
+            let directory = directory(&object);
+            let has_blobs = match &last {
+                Some((last, has_blobs)) if *last == directory => *has_blobs,
+                _ => !store.list(&format!("{directory}/"), None, 1).await.map_err(generic)?.is_empty(),
+            };
+            last = Some((directory, has_blobs));
+            if !has_blobs {
+                return Ok(Some((object, (files, store, last))));
+            }
+        }
+        Ok(None)
+    })
+    .boxed()
+}
+
+fn directory(object: &ObjectMeta) -> Path {
+    let mut parts: Vec<_> = object.location.parts().collect();
+    parts.pop();
+    Path::from_iter(parts)
+}
+
+/// Whether this is the SQLite file, or one that SQLite has put beside it.
+fn is_own_file(object: &ObjectMeta) -> bool {
+    object.location.as_ref().starts_with(FILE)
+}
+
+fn meta(blob: BlobInfo) -> ObjectMeta {
+    ObjectMeta {
+        location: Path::from(blob.name),
+        last_modified: stored_at(blob.stored_at).into(),
+        size: blob.length,
+        e_tag: None,
+        version: None,
+    }
+}
+
+fn stored_at(at: Timestamp) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(at.millis()).unwrap_or(0))
+}
+
+fn generic(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::Generic { store: "EmbeddedObjects", source: cause.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LARGE: usize = MAX_BLOB_BYTES + 1;
+
+    fn open(directory: &tempfile::TempDir) -> EmbeddedObjects {
+        let files = LocalFileSystem::new_with_prefix(directory.path()).expect("a directory");
+        EmbeddedObjects::open(directory.path(), files.with_automatic_cleanup(true)).expect("a store")
+    }
+
+    async fn create(objects: &dyn ObjectStore, name: &str, length: usize) -> Result<PutResult> {
+        let options = PutOptions::from(PutMode::Create);
+        objects.put_opts(&Path::from(name), vec![b'x'; length].into(), options).await
+    }
+
+    async fn names(objects: &EmbeddedObjects, prefix: Option<&str>) -> Vec<String> {
+        let prefix = prefix.map(Path::from);
+        let listed: Vec<ObjectMeta> = objects.list(prefix.as_ref()).try_collect().await.expect("a list");
+        listed.iter().map(|object| object.location.to_string()).collect()
+    }
+
+    #[tokio::test]
+    async fn small_objects_are_in_one_file_and_large_ones_in_files_of_their_own() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let objects = open(&directory);
+        for (name, length) in [("isr/a/1", MAX_BLOB_BYTES), ("isr/a/2", LARGE)] {
+            create(&objects, name, length).await.expect("created");
+            assert_eq!(directory.path().join(name).exists(), length == LARGE, "{name}");
+            let read = objects.get(&Path::from(name)).await.expect("it is there");
+            assert_eq!(read.meta.size, u64::try_from(length).expect("a small number"));
+            assert_eq!(read.bytes().await.expect("bytes").len(), length);
+            let taken = create(&objects, name, length).await.expect_err("the name is taken");
+            assert!(matches!(taken, Error::AlreadyExists { .. }), "{taken}");
+            objects.delete(&Path::from(name)).await.expect("deleted");
+            let missing = objects.get(&Path::from(name)).await.expect_err("it is gone");
+            assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_object_can_be_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let objects = open(&directory);
+        let path = Path::from("isr/probe");
+        for text in ["one", "two"] {
+            objects.put(&path, text.into()).await.expect("stored");
+            let read = objects.get(&path).await.expect("it is there").bytes().await.expect("bytes");
+            assert_eq!(read, text);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_objects_of_a_directory_are_listed_together_and_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let objects = open(&directory);
+        for number in 0..BLOBS_PER_READ {
+            create(&objects, &format!("isr/b/{number:04}"), 1).await.expect("created");
+        }
+        for (name, length) in [
+            ("isr/a/2", LARGE),
+            ("isr/a/1", 1),
+            ("isr/b/large", LARGE),
+            ("isr/c/1", LARGE),
+            ("isr/d/1", 1),
+            ("x/1", 1),
+        ] {
+            create(&objects, name, length).await.expect("created");
+        }
+        let names = names(&objects, Some("isr")).await;
+        let mut directories: Vec<&str> = names.iter().map(|name| &name[..5]).collect();
+        directories.dedup();
+        assert_eq!(directories, ["isr/a", "isr/b", "isr/d", "isr/c"], "none comes twice");
+        assert_eq!(names.len(), 5 + BLOBS_PER_READ as usize);
+        let unique: std::collections::BTreeSet<&String> = names.iter().collect();
+        assert_eq!(unique.len(), names.len());
+        let below = objects.list_with_delimiter(Some(&Path::from("isr"))).await.expect("a list");
+        let prefixes: Vec<&str> = below.common_prefixes.iter().map(Path::as_ref).collect();
+        assert_eq!((prefixes, below.objects.len()), (vec!["isr/a", "isr/b", "isr/c", "isr/d"], 0));
+        let below = objects.list_with_delimiter(Some(&Path::from("isr/a"))).await.expect("a list");
+        assert_eq!(below.objects.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_directory_of_an_earlier_version_is_read_listed_and_deleted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = LocalFileSystem::new_with_prefix(directory.path()).expect("a directory");
+        create(&files, "isr/a/1", 5).await.expect("created");
+        let objects = open(&directory);
+        assert_eq!(
+            objects.get(&Path::from("isr/a/1")).await.expect("a file").bytes().await.expect("bytes").len(),
+            5
+        );
+        assert_eq!(names(&objects, None).await, ["isr/a/1"], "the SQLite file is not an object");
+        objects.delete(&Path::from("isr/a/1")).await.expect("deleted");
+        assert!(!directory.path().join("isr/a/1").exists());
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_is_set_aside_and_a_new_one_is_begun() {
+        let damages: [fn(&mut Vec<u8>); 3] = [
+            |bytes| bytes[3] ^= 1,
+            |bytes| bytes.truncate(bytes.len() / 2),
+            |bytes| bytes.iter_mut().skip(4096).for_each(|byte| *byte = 7),
+        ];
+        for (index, damage) in damages.into_iter().enumerate() {
+            let directory = tempfile::tempdir().expect("a directory");
+            let objects = open(&directory);
+            for number in 0..100 {
+                create(&objects, &format!("isr/a/{number}"), 8192).await.expect("created");
+            }
+            drop(objects);
+            let file = directory.path().join(FILE);
+            let mut bytes = std::fs::read(&file).expect("a file");
+            damage(&mut bytes);
+            std::fs::write(&file, bytes).expect("damage");
+            let objects = open(&directory);
+            let last = Path::from("isr/a/99");
+            let missing = objects.get(&last).await.expect_err("damaged");
+            assert!(matches!(missing, Error::NotFound { .. }), "damage {index}: {missing}");
+            create(&objects, "isr/a/new", 8192).await.expect("created");
+            create(&objects, "isr/a/99", 1).await.expect("created");
+            assert_eq!(objects.get(&last).await.expect("it is there").meta.size, 1, "damage {index}");
+            assert!(directory.path().join("bodies.db.damaged").exists(), "damage {index}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_damaged_object_counts_as_missing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let objects = open(&directory);
+        create(&objects, "isr/a/1", 8192).await.expect("created");
+        drop(objects);
+        let file = directory.path().join(FILE);
+        let mut bytes = std::fs::read(&file).expect("a file");
+        let at = bytes.windows(64).rposition(|window| window == [b'x'; 64]).expect("the object");
+        bytes[at] ^= 1;
+        std::fs::write(&file, bytes).expect("damage");
+        let missing = open(&directory).get(&Path::from("isr/a/1")).await.expect_err("damaged");
+        assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+    }
+}
