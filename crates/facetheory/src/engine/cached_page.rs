@@ -1,6 +1,7 @@
 //! A page in memory: its metadata, its body, and values derived from them.
 
 use std::any::Any;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -38,6 +39,8 @@ pub(super) struct CachedBody {
     body: Body,
     /// Empty if compressing the body does not pay.
     pub(super) compressed: OnceLock<CompressedForms>,
+    /// Whether the body is queued for compression, or is being compressed.
+    pub(super) is_being_compressed: AtomicBool,
 }
 
 impl CachedPage {
@@ -53,7 +56,8 @@ impl CachedPage {
     /// keep all of that buffer in memory.
     pub(crate) fn new(meta: Meta, body: Body) -> Self {
         let body = Body { bytes: Bytes::copy_from_slice(&body.bytes), ..body };
-        CachedPage::with_body(meta, Arc::new(CachedBody { body, compressed: OnceLock::new() }))
+        let (compressed, is_being_compressed) = (OnceLock::new(), AtomicBool::new(false));
+        CachedPage::with_body(meta, Arc::new(CachedBody { body, compressed, is_being_compressed }))
     }
 
     /// A page that shares its body, with its compressed forms, with another page.

@@ -1,14 +1,15 @@
-//! Compressed forms of a page: made once for each body, in the background.
+//! Compressed forms of a page: made once for each body, in the background, when a client accepts one.
 
 #[cfg(feature = "compression")]
 mod codecs;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
 use super::memory::Entry;
-use super::{CachedPage, Engine};
+use super::{CachedPage, Engine, Isr};
 use crate::PageKey;
 
 #[cfg(feature = "compression")]
@@ -82,6 +83,24 @@ impl CachedPage {
     pub(crate) fn has_or_gets_compressed_forms(&self) -> bool {
         self.body.compressed.get().map_or_else(|| self.is_compressible(), |forms| !forms.is_empty())
     }
+
+    /// Whether this page may be compressed, and has not been compressed yet.
+    pub(crate) fn lacks_compressed_forms(&self) -> bool {
+        !CODECS.is_empty()
+            && self.body.compressed.get().is_none()
+            && !self.body.is_being_compressed.load(Ordering::Relaxed)
+            && self.is_compressible()
+    }
+}
+
+impl Isr {
+    /// Compresses a page in the background, because a client accepts a compressed form of it. Later clients get that form.
+    pub(crate) fn compress(&self, page: &PageKey, served: &Arc<CachedPage>) {
+        let entry = self.engine.memory.get(page).filter(|entry| Arc::ptr_eq(&entry.page, served));
+        if let Some(entry) = entry {
+            self.engine.compress(page, &entry);
+        }
+    }
 }
 
 impl Engine {
@@ -89,19 +108,23 @@ impl Engine {
     ///
     /// If too many pages are waiting to be compressed, this one is sent uncompressed.
     pub(super) fn compress(self: &Arc<Self>, page: &PageKey, entry: &Arc<Entry>) {
-        if CODECS.is_empty() || entry.page.body.compressed.get().is_some() || !entry.page.is_compressible() {
+        if !entry.page.lacks_compressed_forms() {
             return;
         }
         let Ok(queued) = self.compression_queue.clone().try_acquire_owned() else { return };
+        if entry.page.body.is_being_compressed.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let (engine, page, entry) = (self.clone(), page.clone(), entry.clone());
         self.tasks.spawn(async move {
             let Ok(_permit) = engine.compressions.clone().acquire_owned().await else { return };
             let bytes = entry.page.bytes().clone();
             let compressing = tokio::task::spawn_blocking(move || compress(&bytes));
+            // Otherwise the process is stopping.
             let Some(Ok(forms)) = engine.abandon_token().run_until_cancelled(compressing).await else {
                 return;
             };
-            // If two tasks compressed the same body, their results are the same.
+            // Nobody else sets it.
             let _ = entry.page.body.compressed.set(forms);
             engine.memory.update_weight(&page, &entry);
             drop(queued);
@@ -157,8 +180,13 @@ mod codec_tests {
         let permit = isr.engine.compressions.clone().acquire_owned().await.expect("a permit");
         let (page, policy) = (PageKey::new("/").expect("a page"), Policy::every(Duration::from_secs(60)));
         let render = |_| async { Ok(Rendered::html("<p>hello</p>".repeat(1000))) };
-        let _ = isr.get(&page, &policy, render).await.expect("a page");
-        assert_eq!(isr.engine.tasks.len(), 1, "the page is queued for compression");
+        let result = isr.get(&page, &policy, render).await.expect("a page");
+        assert_eq!(isr.engine.tasks.len(), 0, "no client has asked for a compressed form");
+        let crate::GetResult::Page(served) = result else { panic!("not rendered") };
+        for _ in 0..2 {
+            isr.compress(&page, &served.page);
+            assert_eq!(isr.engine.tasks.len(), 1, "the page is queued for compression, once");
+        }
         let stopped =
             tokio::time::timeout(Duration::from_secs(60), isr.shut_down(Duration::from_secs(30))).await;
         assert_eq!(stopped, Ok(true), "no work was aborted");

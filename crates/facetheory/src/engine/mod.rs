@@ -223,11 +223,16 @@ impl Isr {
 }
 
 impl Engine {
-    /// Stores a page in memory, and compresses it in the background.
+    /// Stores a page in memory. If the page before it was compressed, clients accept compressed forms, so this one is
+    /// compressed too.
     fn insert(self: &Arc<Self>, page: &PageKey, entry: Entry) -> Arc<Entry> {
+        let is_compressed = |known: Arc<Entry>| known.page.body.compressed.get().is_some();
+        let was_compressed = self.memory.peek(page).is_some_and(is_compressed);
         let entry = self.memory.insert(page, entry);
         self.metrics.memory(self.memory.size());
-        self.compress(page, &entry);
+        if was_compressed {
+            self.compress(page, &entry);
+        }
         entry
     }
 

@@ -53,6 +53,11 @@ pub(crate) fn choose(headers: &HeaderMap, available: &[Coding]) -> Coding {
     best.0
 }
 
+/// Whether a client prefers a compressed page.
+pub(crate) fn accepts_compressed(headers: &HeaderMap) -> bool {
+    headers.contains_key(ACCEPT_ENCODING) && choose(headers, &Coding::ALL) != Coding::Identity
+}
+
 /// The weights of `Accept-Encoding`, in thousandths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct AcceptedCodings {

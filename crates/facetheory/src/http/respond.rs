@@ -40,14 +40,9 @@ pub(super) struct ResponseContext<'a> {
 }
 
 impl ResponseContext<'_> {
-    /// Returns the response with this page.
-    pub(super) fn respond(&self, served: &Served) -> Response<IsrBody> {
-        self.respond_in(served, negotiate(&served.page, &self.request.headers))
-    }
-
     /// Returns the response with this page in a coding that was [negotiated](negotiate) before. The coding is chosen once,
     /// since a page may get more compressed forms at any moment.
-    pub(super) fn respond_in(&self, served: &Served, body: CodedBody) -> Response<IsrBody> {
+    pub(super) fn respond(&self, served: &Served, body: CodedBody) -> Response<IsrBody> {
         let CodedBody { coding, bytes } = body;
         let (page, request) = (&*served.page, self.request);
         let mut headers = self.headers(served, coding);

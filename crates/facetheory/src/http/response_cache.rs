@@ -13,7 +13,7 @@ use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
 use crate::http::headers::{CONDITIONS, REQUEST_ID};
-use crate::http::respond::{self, CodedBody, ResponseContext, negotiate};
+use crate::http::respond::{self, CodedBody, ResponseContext};
 use crate::protocol::key::PageKey;
 
 /// The number of cached heads. Pages share these slots, and the latest page replaces the others.
@@ -171,9 +171,9 @@ impl ResponseCache {
         &self,
         context: &ResponseContext<'_>,
         served: &Served,
+        body: CodedBody,
         build: impl FnOnce(CodedBody) -> Response<IsrBody>,
     ) -> Hit<'a> {
-        let body = negotiate(&served.page, &context.request.headers);
         let coding = body.coding;
         let (second, route) = (context.now.seconds(), &context.route.name);
         let slot = self.slot(&served.page);

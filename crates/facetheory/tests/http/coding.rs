@@ -82,6 +82,31 @@ async fn sent_in_the_coding_that_its_client_prefers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_is_compressed_when_a_client_accepts_it_and_then_after_each_regeneration() {
+    let site = Site::new();
+    let render = |text: &str| site.responds(200, &[("content-type", "text/html")], text.repeat(1000));
+    render("<p>one</p>");
+    for accept in ["", "identity", "deflate", "br;q=0"] {
+        site.get_with("/a", &[("accept-encoding", accept)]).await;
+        site.settle().await;
+    }
+    let coding = async || {
+        let reply = site.get_with("/a", &[("accept-encoding", "br")]).await;
+        site.settle().await;
+        reply.header("content-encoding").to_owned()
+    };
+    assert_eq!(coding().await, "", "nobody accepted a compressed form before");
+    assert_eq!(coding().await, "br");
+    render("<p>two</p>");
+    tokio::time::advance(INTERVAL).await;
+    // The stale page is served while the next one is rendered, in the background.
+    assert_eq!(coding().await, "br");
+    let next = site.get_with("/a", &[("accept-encoding", "br")]).await;
+    assert_eq!((next.state(), next.header("content-encoding")), ("hit", "br"));
+    assert_eq!(site.requests().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn small_pages_pictures_and_no_transform_are_never_compressed() {
     let site = Site::new();
     for (path, headers, page) in [
@@ -109,7 +134,7 @@ async fn a_page_that_follows_its_origin_is_not_sent_in_the_compressed_form_of_an
     let page = "<p>hello</p>".repeat(1000);
     let headers = [("content-type", "text/html"), ("cache-control", "max-age=3600")];
     before.responds(200, &headers, page.clone());
-    before.get("/a").await;
+    before.get_with("/a", &[("accept-encoding", "br")]).await;
     before.settle().await;
     let compressed = before.get_with("/a", &[("accept-encoding", "br")]).await;
     assert_eq!(compressed.header("content-encoding"), "br");

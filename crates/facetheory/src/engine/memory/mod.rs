@@ -80,6 +80,11 @@ impl Memory {
         self.pages.get(&MemoryKeyRef::from(page))
     }
 
+    /// Like [`get`](Self::get), and does not count as a use of the page.
+    pub(super) fn peek(&self, page: &PageKey) -> Option<Arc<Entry>> {
+        self.pages.peek(&MemoryKeyRef::from(page))
+    }
+
     /// Stores a page, and returns its entry even if that is too large for the cache.
     pub(super) fn insert(&self, page: &PageKey, entry: Entry) -> Arc<Entry> {
         let entry = Arc::new(entry);

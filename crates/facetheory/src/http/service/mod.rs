@@ -20,17 +20,18 @@ use http_body::Body;
 use tabletheory::Timestamp;
 use tower::{Layer, Service};
 
-use crate::engine::Isr;
+use crate::engine::{CachedPage, Isr};
 use crate::http::body::{BoxError, IsrBody};
+use crate::http::compression::{Coding, accepts_compressed};
 use crate::http::headers::{CACHE_TAG, SURROGATE_KEY};
 use crate::http::limits::{NewPageLimiter, VariantLimiter};
 use crate::http::regeneration_queue::RegenerationQueue;
-use crate::http::respond::{self, ResponseContext};
+use crate::http::respond::{self, CodedBody, ResponseContext};
 use crate::http::response_cache::{Hit, ResponseCache, is_unconditional};
 use crate::http::router::resolve::{Resolution, ResolvedRequest};
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::{RequestIds, request_id};
-use crate::protocol::key::KeyScheme;
+use crate::protocol::key::{KeyScheme, PageKey};
 
 /// Incremental static regeneration for any service: its responses are cached as the routes say.
 ///
@@ -241,13 +242,25 @@ impl CacheHandler {
             forward_reason: None,
             origin_status: None,
         };
-        let mut hit = self.responses.get_or_build(&context, &served, |body| {
-            let mut response = context.respond_in(&served, body);
+        let body = self.negotiate(&key, &served.page, &request.headers);
+        let mut hit = self.responses.get_or_build(&context, &served, body, |body| {
+            let mut response = context.respond(&served, body);
             self.strip(response.headers_mut());
             response
         });
         hit.page = self.expose_page_key.then_some(key);
         Some(hit)
+    }
+
+    /// Chooses the coding of a response. If the client accepts one in which the page could be, but is not yet, the page is
+    /// compressed for later clients.
+    fn negotiate(&self, key: &PageKey, page: &Arc<CachedPage>, request: &HeaderMap) -> CodedBody {
+        let body = respond::negotiate(page, request);
+        let is_plain = body.coding == Coding::Identity;
+        if is_plain && accepts_compressed(request) && page.lacks_compressed_forms() {
+            self.isr.compress(key, page);
+        }
+        body
     }
 
     /// Removes the headers that clients must not see.

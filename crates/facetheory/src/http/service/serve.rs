@@ -148,7 +148,8 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             forward_reason: selected.forward_reason,
             origin_status: origin_status.filter(|_| is_miss),
         };
-        self.expose(context.respond(served), &selected.key)
+        let body = self.handler.negotiate(&selected.key, &served.page, &self.client.headers);
+        self.expose(context.respond(served, body), &selected.key)
     }
 
     /// Sends the origin's reply to the client that caused it.
