@@ -16,6 +16,7 @@ use super::memory::Memory;
 use super::metrics::Metrics;
 use super::render_failures::RenderFailures;
 use super::single_flight::SingleFlight;
+use super::unreadable_bodies::UnreadableBodies;
 use super::{Engine, Feed, Incident, Isr};
 use crate::Pages;
 
@@ -64,8 +65,9 @@ impl IsrBuilder {
             table_timeout: Duration::from_secs(2),
             deployment: None,
             policy_version: None,
-            // Replaced once its size and its random numbers are known.
+            // These two are replaced once their size and their random numbers are known.
             memory: Memory::new(0, &SystemRandom, Arc::default()),
+            unreadable_bodies: UnreadableBodies::new(&SystemRandom),
             feed: FeedWatch::new(),
             table_breaker: CircuitBreaker::default(),
             bodies_breaker: CircuitBreaker::default(),
@@ -239,7 +241,8 @@ impl IsrBuilder {
     pub fn build(self) -> Isr {
         let changes = self.engine.pages.store().known_changes().clone();
         let memory = Memory::new(self.memory, &*self.engine.random, changes);
-        let engine = Arc::new(Engine { memory, ..self.engine });
+        let unreadable_bodies = UnreadableBodies::new(&*self.engine.random);
+        let engine = Arc::new(Engine { memory, unreadable_bodies, ..self.engine });
         engine.watch_feed(self.memory);
         Isr { engine }
     }

@@ -91,6 +91,10 @@ impl Engine {
         if self.metadata_max_age.is_zero() {
             return self.read(page).await;
         }
+        let known = self.unreadable_bodies.get(page);
+        if let Some(found) = known.filter(|found| start.accepts(found.check, self.metadata_max_age)) {
+            return Ok(found);
+        }
         let found = self.shared_read(page).await;
         match &found {
             // The next read starts after this request arrived.
@@ -152,7 +156,9 @@ impl Engine {
             // only while the table is unreachable.
             None => BodyLookup::None,
         };
-        Ok(Arc::new(LookupResult { meta: view.meta, freshness, check, body }))
+        let found = Arc::new(LookupResult { meta: view.meta, freshness, check, body });
+        self.unreadable_bodies.record(page, &found);
+        Ok(found)
     }
 
     /// Runs a call of the table within its timeout.

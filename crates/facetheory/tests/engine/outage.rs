@@ -189,6 +189,29 @@ async fn while_the_bodies_do_not_respond_memory_is_served_and_other_requests_byp
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_bodies_cannot_be_read_the_table_is_read_once_a_second_for_each_page() {
+    let (bodies, silent) = bodies();
+    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
+    site.another().get("one").await;
+    bodies.config_mut(|config| *config = silent);
+    assert_eq!(site.get("two").await, served(State::Bypass, "two"));
+    for _ in 0..10 {
+        let _ = site.table.take();
+        for _ in 0..100 {
+            assert_eq!(site.get("two").await.0, State::Bypass);
+            tokio::time::advance(SECOND / 100).await;
+        }
+        assert!(site.table.take().0 <= 2, "one at the beginning and one at the end of a second");
+    }
+    bodies.config_mut(|config| *config = ThrottleConfig::default());
+    tokio::time::sleep(10 * SECOND).await;
+    site.get("three").await;
+    site.settle().await;
+    tokio::time::advance(SECOND).await;
+    assert_eq!(site.get("three").await, served(State::Hit, "one"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_no_page_can_be_published_renders_are_limited() {
     const PAGES: u32 = 50;
     const SECONDS: u32 = 60;

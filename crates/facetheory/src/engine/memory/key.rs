@@ -23,7 +23,7 @@ impl From<&PageKey> for MemoryKey {
 
 /// A borrowed [`MemoryKey`] with the same hash: a lookup does not allocate.
 #[derive(Hash)]
-pub(super) struct MemoryKeyRef<'a>(pub(super) Option<&'a str>, pub(super) &'a str);
+pub(in crate::engine) struct MemoryKeyRef<'a>(pub(super) Option<&'a str>, pub(super) &'a str);
 
 impl<'a> From<&'a PageKey> for MemoryKeyRef<'a> {
     fn from(page: &'a PageKey) -> Self {
@@ -40,10 +40,10 @@ impl Equivalent<MemoryKey> for MemoryKeyRef<'_> {
 /// Hashes with a secret. Clients choose the keys of pages, and must not be able to choose many with the same hash.
 /// The secret comes from the injected random source, so that simulations are reproducible.
 #[derive(Clone, Debug)]
-pub(super) struct SecretHasher(DefaultHasher);
+pub(in crate::engine) struct SecretHasher(DefaultHasher);
 
 impl SecretHasher {
-    pub(super) fn new(random: &dyn Random) -> Self {
+    pub(in crate::engine) fn new(random: &dyn Random) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(random.next_u64());
         hasher.write_u64(random.next_u64());

@@ -15,8 +15,7 @@ use tabletheory::{Random, Timestamp};
 use self::entry::millis;
 pub(super) use self::entry::{Entry, MetadataCheck, Snapshot};
 use self::invalidations::Invalidations;
-pub(super) use self::key::MemoryKey;
-use self::key::{MemoryKeyRef, SecretHasher};
+pub(super) use self::key::{MemoryKey, MemoryKeyRef, SecretHasher};
 
 use crate::protocol::Generation;
 use crate::store::KnownChanges;
