@@ -112,7 +112,7 @@ impl Engine {
                 (meta.generation.s3_key.as_str().into(), body)
             }
         };
-        self.body_reads.join(self, page, start)
+        self.body_reads.join_or_do(self, page, start)
     }
 
     async fn read_object(self: &Arc<Self>, page: &PageKey, meta: &Meta, check: MetadataCheck) -> BodyLookup {

@@ -108,7 +108,12 @@ impl Engine {
             let (engine, page) = (self.clone(), page.clone());
             async move { engine.read(&page).await }
         };
-        let mut flight = self.lookups.join(self, page, start);
+        // While the page is rendered, many requests may wait for it, and all of them look it up. They share a read.
+        let mut flight = if self.regenerations.is_running(page) {
+            self.lookups.join(self, page, start)
+        } else {
+            self.lookups.join_or_do(self, page, start)
+        };
         flight
             .result()
             .await

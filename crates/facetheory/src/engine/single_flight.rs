@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -46,6 +47,29 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         };
         let (flight, work) = (announcement.flight(), start());
         engine.spawn(Box::pin(async move { announcement.finish(work.await) }));
+        flight
+    }
+
+    /// Like [`join`](Self::join), and begins the work at once. Work that does not have to wait, such as a read of the
+    /// embedded store, ends without a task of its own.
+    ///
+    /// Not for code of users: if the work panics at its beginning, so does the request.
+    pub(super) fn join_or_do<F: Future<Output = T> + Send + 'static>(
+        self: &Arc<Self>,
+        engine: &Engine,
+        page: &PageKey,
+        start: impl FnOnce() -> F,
+    ) -> Flight<T> {
+        let announcement = match self.claim(page, |_| true) {
+            Ok(announcement) => announcement,
+            Err(running) => return running,
+        };
+        let (flight, mut work) = (announcement.flight(), Box::pin(start()));
+        // The task polls it again, and so registers its own waker.
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => announcement.finish(value),
+            Poll::Pending => engine.spawn(Box::pin(async move { announcement.finish(work.await) })),
+        }
         flight
     }
 
