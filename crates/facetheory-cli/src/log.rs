@@ -1,7 +1,9 @@
 //! The log on standard error: events, and one line per request.
 
 mod access;
-mod queue;
+mod buffer;
+mod line;
+mod timestamp;
 
 use std::io::IsTerminal as _;
 
@@ -11,7 +13,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use self::queue::{Queue, Writer};
+use self::buffer::{Output, Style};
 use crate::config::LogFormat;
 
 pub(crate) use access::{AccessLog, RequestInfo, ResponseReason};
@@ -35,11 +37,11 @@ pub(crate) struct Arguments {
 const VARIABLE: &str = "FACETHEORY_LOG";
 const DEFAULT_LEVEL: &str = "info";
 
-/// The running log. Dropping it writes all queued lines.
+/// The running log. Dropping it writes all lines that are not written yet.
 #[derive(Debug)]
 #[must_use = "the log stops when it is dropped"]
 pub(crate) struct Log {
-    queue: Option<Queue>,
+    output: Option<Output>,
     access: bool,
 }
 
@@ -54,12 +56,13 @@ pub(crate) fn start(arguments: &Arguments, configured: Option<LogFormat>) -> Res
     let default = if is_terminal { LogFormat::Human } else { LogFormat::Json };
     let format = arguments.log.or(configured).unwrap_or(default);
     let colours = is_terminal && std::env::var_os("NO_COLOR").is_none();
-    let queue = match format {
-        LogFormat::Off => return Ok(Log { queue: None, access: false }),
-        LogFormat::Human => Queue::start(Writer::human(std::io::stderr(), colours))?,
-        LogFormat::Json => Queue::start(Writer::json(std::io::stderr()))?,
+    let style = match format {
+        LogFormat::Off => return Ok(Log { output: None, access: false }),
+        LogFormat::Human => Style::Human { colours },
+        LogFormat::Json => Style::Json,
     };
-    let lines = queue.lines();
+    let output = Output::start(std::io::stderr(), style)?;
+    let lines = output.lines();
     // Without it, events of levels that no module logs would reach the filter.
     let max_level = Layer::<Registry>::max_level_hint(&filter).unwrap_or(LevelFilter::TRACE);
     let builder = tracing_subscriber::fmt().with_max_level(max_level).with_writer(move || lines.clone());
@@ -68,17 +71,17 @@ pub(crate) fn start(arguments: &Arguments, configured: Option<LogFormat>) -> Res
         LogFormat::Human | LogFormat::Off => builder.with_ansi(colours).finish().with(filter).try_init(),
     };
     set.map_err(|error| anyhow!("cannot start the log: {error}"))?;
-    Ok(Log { queue: Some(queue), access: !arguments.no_access_log })
+    Ok(Log { output: Some(output), access: !arguments.no_access_log })
 }
 
 impl Log {
     /// Waits until all lines so far are written, for a limited time.
     pub(crate) fn flush(&self) {
-        self.queue.iter().for_each(Queue::flush);
+        self.output.iter().for_each(Output::flush);
     }
 
     /// Returns the access log, or `None` if requests are not logged.
     pub(crate) fn access(&self) -> Option<AccessLog> {
-        self.queue.as_ref().filter(|_| self.access).map(|queue| AccessLog::new(queue.lines()))
+        self.output.as_ref().filter(|_| self.access).map(|output| AccessLog::new(output.lines()))
     }
 }

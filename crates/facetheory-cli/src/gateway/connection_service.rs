@@ -125,7 +125,7 @@ impl FastPath for ConnectionService {
                 return None;
             }
             if let (Some(log), Some(entry)) = (&self.gateway.access_log, entry) {
-                log.log_hit(entry, &hit);
+                log.log_hit(&entry, &hit);
             }
             Some(RawResponse { head: hit.http1_head(), body: hit.body().clone() })
         });
@@ -141,7 +141,7 @@ fn logged(
     guard: ResponseGuard,
 ) -> Response<TrackedBody> {
     if let (Some(log), Some(entry)) = (&gateway.access_log, entry) {
-        log.log(entry, &mut response);
+        log.log(&entry, &mut response);
     }
     response.map(|body| TrackedBody { body, guard })
 }
