@@ -1,5 +1,8 @@
 //! The hyper service of one connection, which is also its fast path, and the bodies of its responses.
 
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::pin::Pin;
@@ -10,7 +13,7 @@ use bytes::Bytes;
 use facetheory::{Hit, IsrBody, ResolvedRequest};
 use futures_util::future::Either;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -24,9 +27,6 @@ use super::serving_config::ServingConfig;
 use crate::log::RequestInfo;
 use crate::wire::slow_client::{IdleTracker, TrackedResponse};
 use crate::wire::{ActiveRequest, FastPath, RawResponse};
-
-/// Responses that never have a body: their framing is left to hyper.
-const WITHOUT_BODY: [StatusCode; 2] = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
 
 type Outcome = Result<Response<TrackedBody>, Infallible>;
 
@@ -121,13 +121,13 @@ impl FastPath for ConnectionService {
         let config = self.gateway.config.load();
         config.trusted_proxies.apply(&self.client, &mut request);
         let served = config.get_fresh(&request, |hit| {
-            if hit.status().is_informational() || WITHOUT_BODY.contains(&hit.status()) {
+            if hit.status().is_informational() {
                 return None;
             }
             if let (Some(log), Some(entry)) = (&self.gateway.access_log, entry) {
                 log.log_hit(&entry, &hit);
             }
-            Some(RawResponse { head: hit.http1_head(), body: hit.body().clone() })
+            Some(RawResponse { head: hit.http1_head(), body: hit.body() })
         });
         served.map_err(|resolved| *self.resolved.lock() = Some(resolved)).ok()
     }

@@ -12,7 +12,7 @@ const MAX_HEADERS: usize = 64;
 
 /// A source of responses that need no `await`.
 pub(crate) trait FastPath: fmt::Debug + Send {
-    /// The response to a `GET` request without a body, on an HTTP/1.1 connection that stays open.
+    /// The response to a `GET` or `HEAD` request without a body, on an HTTP/1.1 connection that stays open.
     ///
     /// `None` leaves the request to hyper, and then it is the next request that hyper calls its service with: the fast
     /// path is only used while all earlier requests have a complete response.
@@ -24,6 +24,7 @@ pub(crate) trait FastPath: fmt::Debug + Send {
 pub(crate) struct RawResponse {
     /// From the status line to the empty line.
     pub(crate) head: Bytes,
+    /// Empty for `HEAD`, and for a status without a body.
     pub(crate) body: Bytes,
 }
 
@@ -34,11 +35,15 @@ pub(super) fn parse_request(head: &[u8]) -> Option<Parts> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut fields);
     let is_one_head = parsed.parse(&bytes).ok()? == httparse::Status::Complete(bytes.len());
-    if !is_one_head || parsed.version != Some(1) || parsed.method != Some("GET") {
+    if !is_one_head || parsed.version != Some(1) {
         return None;
     }
     let (mut parts, ()) = Request::new(()).into_parts();
-    parts.method = Method::GET;
+    parts.method = match parsed.method? {
+        "GET" => Method::GET,
+        "HEAD" => Method::HEAD,
+        _ => return None,
+    };
     parts.uri = Uri::from_maybe_shared(bytes.slice_ref(parsed.path?.as_bytes())).ok()?;
     parts.headers.reserve(parsed.headers.len());
     for field in parsed.headers.iter() {
@@ -56,9 +61,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_get_request_is_parsed() {
+    fn a_plain_request_is_parsed() {
         let head = b"GET /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-Y: 1\r\nx-y:  2 \r\n\r\n";
         let parts = parse_request(head).expect("a request");
+        assert_eq!(parts.method, Method::GET);
         assert_eq!(parts.uri, "/a?b=c");
         assert_eq!(parts.headers["host"], "a.example");
         assert_eq!(parts.headers.get_all("x-y").iter().collect::<Vec<_>>(), ["1", "2"]);
@@ -67,11 +73,11 @@ mod tests {
 
     #[test]
     fn other_requests_are_left_to_hyper() {
-        let keep_alive = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: Keep-Alive\r\n\r\n";
-        assert!(parse_request(keep_alive).is_some());
+        let keep_alive = b"HEAD / HTTP/1.1\r\nhost: a\r\nconnection: Keep-Alive\r\n\r\n";
+        assert_eq!(parse_request(keep_alive).expect("a request").method, Method::HEAD);
         for other in [
             "GET / HTTP/1.0\r\nhost: a\r\n\r\n",
-            "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n",
+            "head / HTTP/1.1\r\nhost: a\r\n\r\n",
             "POST / HTTP/1.1\r\nhost: a\r\n\r\n",
             "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
             "GET / HTTP/1.1\r\nhost: a\r\nconnection: keep-alive\r\nconnection: x-y\r\n\r\n",

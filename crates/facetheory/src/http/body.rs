@@ -40,6 +40,14 @@ impl IsrBody {
         IsrBody(Kind::Unsent(length))
     }
 
+    /// Returns the bytes that are sent, if they are in memory.
+    pub(crate) fn in_memory(&self) -> Bytes {
+        match &self.0 {
+            Kind::Whole(Some(bytes)) => bytes.clone(),
+            Kind::Whole(None) | Kind::Unsent(_) | Kind::Passed { .. } => Bytes::new(),
+        }
+    }
+
     /// A body that is passed through.
     pub(crate) fn passed(rest: AnyBody) -> Self {
         IsrBody(Kind::Passed { first: None, rest })

@@ -11,6 +11,7 @@ mod limits;
 mod parsed_page;
 mod regeneration_queue;
 mod renderer;
+mod representation;
 mod request_origin;
 mod respond;
 mod response_cache;

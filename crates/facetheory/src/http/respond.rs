@@ -1,27 +1,26 @@
-//! Turns a cached page into the response to one request: conditions, ranges, content codings, `Age` and `Cache-Status`.
+//! Turns a cached page into the response to one request, with the headers of the cache: `Age`, `Cache-Control`, `Cache-Status`.
 
-use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, DATE, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, VARY,
+    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, DATE, ETAG, HeaderName, HeaderValue, VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, Method, Response, StatusCode};
-use http_body::{Body as _, SizeHint};
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Body as _;
 use tabletheory::Timestamp;
 
 use crate::engine::state::State;
-use crate::engine::{BypassReason, CachedPage, Served};
+use crate::engine::{BypassReason, Served};
 use crate::http::body::IsrBody;
-use crate::http::compression::{Coding, choose};
+use crate::http::compression::Coding;
 use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE};
+use crate::http::representation::Representation;
 use crate::http::router::rejection::Rejection;
 use crate::http::router::route::Route;
 use crate::http::semantics::cache_control::{self, CacheControl};
 use crate::http::semantics::cache_status::CacheStatus;
-use crate::http::semantics::conditional::{Condition, EntityTag, Validators, evaluate};
-use crate::http::semantics::date::{date_of, format_date};
-use crate::http::semantics::range::Part;
+use crate::http::semantics::conditional::EntityTag;
+use crate::http::semantics::date::format_date;
 use crate::http::semantics::{reuse, vary};
 
 /// The request that a page is the response to, and how the page was found.
@@ -40,66 +39,16 @@ pub(super) struct ResponseContext<'a> {
 }
 
 impl ResponseContext<'_> {
-    /// Returns the response with this page in a coding that was [negotiated](negotiate) before. The coding is chosen once,
-    /// since a page may get more compressed forms at any moment.
-    pub(super) fn respond(&self, served: &Served, body: CodedBody) -> Response<IsrBody> {
-        let CodedBody { coding, bytes } = body;
-        let (page, request) = (&*served.page, self.request);
-        let mut headers = self.headers(served, coding);
-        let validators = self.validators(page);
-        // A response without `Last-Modified` existed at its `Date` (RFC 9111 §4.3.2).
-        let date = || if self.route.follow_origin { date_of(page.headers(), &DATE) } else { None };
-        let last_modified = validators.last_modified.or_else(date);
-        let compared = Validators { last_modified, ..validators };
-        match evaluate(&request.headers, page.status(), &compared, self.now) {
-            Condition::Send => {}
-            Condition::NotModified => {
-                headers.remove(CONTENT_TYPE);
-                headers.remove(CONTENT_ENCODING);
-                if !self.route.follow_origin {
-                    headers.remove(ACCEPT_RANGES);
-                }
-                return response(StatusCode::NOT_MODIFIED, headers, IsrBody::unsent(SizeHint::new()));
-            }
-            Condition::Failed => return failed(StatusCode::PRECONDITION_FAILED, headers),
-        }
-        let length = bytes.len();
-        let status = StatusCode::from_u16(page.status()).unwrap_or(StatusCode::OK);
-        let part = if request.method == Method::GET && status == StatusCode::OK {
-            Part::of(&request.headers, &validators, coding, length)
-        } else {
-            Part::Whole
-        };
-        if let Some(range) = part.content_range(length).and_then(|range| HeaderValue::try_from(range).ok()) {
-            headers.insert(CONTENT_RANGE, range);
-        }
-        let (status, bytes) = match part {
-            Part::None => return failed(StatusCode::RANGE_NOT_SATISFIABLE, headers),
-            Part::Bytes(range) => (StatusCode::PARTIAL_CONTENT, bytes.slice(range)),
-            Part::Whole => (status, bytes),
-        };
-        if status != StatusCode::NO_CONTENT {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-        }
-        let body = IsrBody::from(bytes);
-        let body = if request.method == Method::HEAD { IsrBody::unsent(body.size_hint()) } else { body };
-        response(status, headers, body)
+    /// Returns the response with this page.
+    pub(super) fn respond(&self, served: &Served) -> Response<IsrBody> {
+        let page = Representation::negotiate(&served.page, self.route, &self.request.headers);
+        let selection = page.select(self.request, self.now);
+        let (status, headers) = page.head(&selection, self.headers(served, page.coding));
+        response(status, headers, page.body(&selection, &self.request.method))
     }
 
-    /// Returns what conditions are compared with: the origin's own validators, or those of the page, which has one entity tag
-    /// in all its codings.
-    fn validators<'p>(&self, page: &'p CachedPage) -> Validators<'p> {
-        let by_origin = || page.headers().get(ETAG).and_then(|etag| etag.to_str().ok());
-        let is_exact = self.route.follow_origin;
-        let etag = if is_exact { by_origin() } else { page.generation().etag.as_deref() };
-        Validators {
-            etag: etag.and_then(EntityTag::of_page),
-            last_modified: date_of(page.headers(), &LAST_MODIFIED),
-            exact: is_exact,
-        }
-    }
-
-    fn headers(&self, served: &Served, coding: Coding) -> HeaderMap {
+    /// Returns the headers of all responses with this page in this coding, whatever they select of it.
+    pub(super) fn headers(&self, served: &Served, coding: Coding) -> HeaderMap {
         let mut headers = served.page.headers().clone();
         let status = if self.route.follow_origin {
             self.set_origin_headers(&mut headers, served)
@@ -220,41 +169,11 @@ pub(super) fn rejected(
     response(rejection.status, headers, IsrBody::from(format!("{}\n", rejection.text)))
 }
 
-/// The body of a response in the coding that was negotiated.
-#[derive(Clone, Debug)]
-pub(super) struct CodedBody {
-    pub(super) coding: Coding,
-    pub(super) bytes: Bytes,
-}
-
-/// Chooses the coding of a response, and returns the page in it.
-pub(super) fn negotiate(page: &CachedPage, request: &HeaderMap) -> CodedBody {
-    let forms = page.compressed();
-    if forms.is_empty() {
-        return CodedBody { coding: Coding::Identity, bytes: page.bytes().clone() };
-    }
-    let available: Vec<Coding> = forms.iter().map(|(coding, _)| *coding).collect();
-    let coding = choose(request, &available);
-    let form = forms.iter().find(|(available, _)| *available == coding);
-    CodedBody { coding, bytes: form.map_or_else(|| page.bytes(), |(_, form)| form).clone() }
-}
-
 fn set_status(headers: &mut HeaderMap, state: State, status: &CacheStatus<'_>, request_id: &HeaderValue) {
     headers.insert(STATE, HeaderValue::from_static(state.as_str()));
     // Caches between us and the origin have added their own entries (RFC 9211 §2).
     headers.append(CACHE_STATUS, status.value(state));
     headers.insert(REQUEST_ID, request_id.clone());
-}
-
-/// Returns an error about the condition or range of one request. It must not be cached: a cache in front of us would fail
-/// the requests of others with it.
-fn failed(status: StatusCode, mut headers: HeaderMap) -> Response<IsrBody> {
-    for name in [CONTENT_TYPE, CONTENT_ENCODING, ETAG, LAST_MODIFIED, AGE] {
-        headers.remove(name);
-    }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
-    response(status, headers, IsrBody::from(Bytes::new()))
 }
 
 pub(super) fn response(status: StatusCode, headers: HeaderMap, body: IsrBody) -> Response<IsrBody> {

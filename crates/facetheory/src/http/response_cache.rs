@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use http::header::{HeaderName, HeaderValue, RANGE};
-use http::request::Parts;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::header::HeaderValue;
+use http::{HeaderMap, Response, StatusCode};
 
 use crate::engine::{CachedPage, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
-use crate::http::headers::{CONDITIONS, REQUEST_ID};
-use crate::http::respond::{self, CodedBody, ResponseContext};
+use crate::http::headers::REQUEST_ID;
+use crate::http::representation::{Representation, Selection};
+use crate::http::respond::{self, ResponseContext};
+use crate::http::semantics::range::Part;
 use crate::protocol::key::PageKey;
 
 /// The number of cached heads. Pages share these slots, and the latest page replaces the others.
@@ -29,8 +30,8 @@ impl Default for ResponseCache {
     }
 }
 
-/// The head of a response, for unconditional requests for this page while it is fresh, by the same route, in the same second
-/// and coding.
+/// The head of a response, for requests that select the same of this page while it is fresh, by the same route, in the same
+/// second and coding.
 #[derive(Debug)]
 struct Prepared {
     /// A weak reference does not keep the page in memory, but no other page can have its address.
@@ -38,6 +39,7 @@ struct Prepared {
     second: i64,
     route: Arc<str>,
     coding: Coding,
+    selection: Selection,
     status: StatusCode,
     headers: HeaderMap,
     /// The head in the format of HTTP/1.1, up to the request id. Built on first use.
@@ -57,7 +59,7 @@ struct Prepared {
 pub struct Hit<'a> {
     prepared: Arc<Prepared>,
     id: HeaderValue,
-    bytes: Bytes,
+    body: IsrBody,
     pub(super) page: Option<Cow<'a, PageKey>>,
 }
 
@@ -74,16 +76,16 @@ impl Hit<'_> {
         self.prepared.status
     }
 
-    /// The body.
+    /// The body as it is sent: empty for `HEAD`, and for a status that has none.
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit<'_>) {
-    /// assert!(!hit.body().is_empty());
+    /// assert!(hit.status() == http::StatusCode::NOT_MODIFIED || !hit.body().is_empty());
     /// # }
     /// ```
     #[must_use]
-    pub fn body(&self) -> &Bytes {
-        &self.bytes
+    pub fn body(&self) -> Bytes {
+        self.body.in_memory()
     }
 
     /// The key of the page, if the layer [exposes it](crate::IsrLayer::expose_page_key).
@@ -108,7 +110,7 @@ impl Hit<'_> {
     #[must_use]
     pub fn into_response(self) -> Response<IsrBody> {
         let (status, headers) = (self.prepared.status, self.prepared.headers.clone());
-        let mut response = respond::response(status, headers, self.bytes.into());
+        let mut response = respond::response(status, headers, self.body);
         response.headers_mut().insert(REQUEST_ID, self.id);
         if let Some(page) = self.page {
             response.extensions_mut().insert(page.into_owned());
@@ -117,8 +119,8 @@ impl Hit<'_> {
     }
 
     /// Returns everything that an HTTP/1.1 connection sends before the body, for servers that write it themselves:
-    /// serializing a response takes longer than the rest of a hit. Only for connections that stay open, and not for a status
-    /// without a body (1xx, 204, 304).
+    /// serializing a response takes longer than the rest of a hit. Only for connections that stay open, and not for an
+    /// informational status (1xx).
     ///
     /// ```no_run
     /// # fn f(hit: facetheory::Hit<'_>) {
@@ -158,52 +160,62 @@ impl Prepared {
     }
 }
 
-/// Whether a request is a GET for the whole page, without conditions.
-pub(super) fn is_unconditional(request: &Parts) -> bool {
-    let is_condition = |name: &HeaderName| *name == RANGE || CONDITIONS.contains(name);
-    request.method == Method::GET && !request.headers.keys().any(is_condition)
-}
-
 impl ResponseCache {
-    /// Returns the response to an [unconditional](is_unconditional) request with a fresh page. `build` is called at most once a
-    /// second for each page, route and coding.
+    /// Returns the response with a fresh page. `headers` builds the headers of a representation; it is called at most once a
+    /// second for each page, route, coding and selection.
     pub(super) fn get_or_build<'a>(
         &self,
         context: &ResponseContext<'_>,
         served: &Served,
-        body: CodedBody,
-        build: impl FnOnce(CodedBody) -> Response<IsrBody>,
+        headers: impl FnOnce(Coding) -> HeaderMap,
     ) -> Hit<'a> {
-        let coding = body.coding;
+        let page = Representation::negotiate(&served.page, context.route, &context.request.headers);
+        let selection = page.select(context.request, context.now);
+        let body = page.body(&selection, &context.request.method);
         let (second, route) = (context.now.seconds(), &context.route.name);
-        let slot = self.slot(&served.page);
+        let slot = self.slot(&served.page, page.coding, &selection);
         let last = slot.load();
         let last = last.as_ref().filter(|prepared| {
             std::ptr::eq(prepared.page.as_ptr(), Arc::as_ptr(&served.page))
                 && prepared.second == second
-                && prepared.coding == coding
+                && prepared.coding == page.coding
+                && prepared.selection == selection
                 && Arc::ptr_eq(&prepared.route, route)
         });
         let prepared = last.cloned().unwrap_or_else(|| {
-            let (head, _) = build(body.clone()).into_parts();
+            let (status, headers) = page.head(&selection, headers(page.coding));
             let prepared = Arc::new(Prepared {
                 page: Arc::downgrade(&served.page),
                 second,
                 route: route.clone(),
-                coding,
-                status: head.status,
-                headers: head.headers,
+                coding: page.coding,
+                selection,
+                status,
+                headers,
                 http1: OnceLock::new(),
             });
             slot.store(Some(prepared.clone()));
             prepared
         });
-        Hit { prepared, id: context.request_id.clone(), bytes: body.bytes, page: None }
+        Hit { prepared, id: context.request_id.clone(), body, page: None }
     }
 
-    fn slot(&self, page: &Arc<CachedPage>) -> &ArcSwapOption<Prepared> {
+    /// Returns the slot of a head. The codings of a page, and whole pages, 304 and parts, do not replace each other.
+    fn slot(
+        &self,
+        page: &Arc<CachedPage>,
+        coding: Coding,
+        selection: &Selection,
+    ) -> &ArcSwapOption<Prepared> {
+        const SELECTIONS: usize = 3;
+        const DISTANCE: usize = SLOTS / (Coding::ALL.len() * SELECTIONS);
+        let selection = match selection {
+            Selection::Part(Part::Whole) => 0,
+            Selection::NotModified => 1,
+            Selection::Part(_) | Selection::Failed => 2,
+        };
         // Pages are aligned, so the lowest bits of their addresses are the same.
         let number = Arc::as_ptr(page).addr() / size_of::<CachedPage>();
-        &self.0[number % SLOTS]
+        &self.0[(number + DISTANCE * (coding as usize * SELECTIONS + selection)) % SLOTS]
     }
 }

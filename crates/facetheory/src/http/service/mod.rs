@@ -7,6 +7,8 @@ mod operations;
 mod pass_through;
 mod select;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,12 +24,12 @@ use tower::{Layer, Service};
 
 use crate::engine::{CachedPage, Isr};
 use crate::http::body::{BoxError, IsrBody};
-use crate::http::compression::{Coding, accepts_compressed};
+use crate::http::compression::accepts_compressed;
 use crate::http::headers::{CACHE_TAG, SURROGATE_KEY};
 use crate::http::limits::{NewPageLimiter, VariantLimiter};
 use crate::http::regeneration_queue::RegenerationQueue;
-use crate::http::respond::{self, CodedBody, ResponseContext};
-use crate::http::response_cache::{Hit, ResponseCache, is_unconditional};
+use crate::http::respond::{self, ResponseContext};
+use crate::http::response_cache::{Hit, ResponseCache};
 use crate::http::router::resolve::{Resolution, ResolvedRequest};
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::{RequestIds, request_id};
@@ -183,8 +185,8 @@ impl<S> IsrService<S> {
         self.handler.resolve(request)
     }
 
-    /// Returns the response if the page is in memory and fresh and the request has no conditions. Never touches the table or
-    /// the inner service, so it needs no `await`. `None` means "call the service".
+    /// Returns the response if the page is in memory and fresh: the page, a part of it, or the outcome of the request's
+    /// conditions. Never touches the table or the inner service, so it needs no `await`. `None` means "call the service".
     ///
     /// ```
     /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Policy, Route, Routes};
@@ -228,7 +230,7 @@ impl CacheHandler {
 
     fn get_fresh<'r>(&self, request: &Parts, resolved: &'r ResolvedRequest) -> Option<Hit<'r>> {
         let Resolution::Page(page) = &resolved.resolution else { return None };
-        if resolved.generation != self.generation || !is_unconditional(request) {
+        if resolved.generation != self.generation {
             return None;
         }
         let (route, now) = (self.routes.at(page.route), self.now());
@@ -242,25 +244,21 @@ impl CacheHandler {
             forward_reason: None,
             origin_status: None,
         };
-        let body = self.negotiate(&key, &served.page, &request.headers);
-        let mut hit = self.responses.get_or_build(&context, &served, body, |body| {
-            let mut response = context.respond(&served, body);
-            self.strip(response.headers_mut());
-            response
+        let mut hit = self.responses.get_or_build(&context, &served, |coding| {
+            let mut headers = context.headers(&served, coding);
+            self.strip(&mut headers);
+            headers
         });
+        self.compress_if_accepted(&key, &served.page, &request.headers);
         hit.page = self.expose_page_key.then_some(key);
         Some(hit)
     }
 
-    /// Chooses the coding of a response. If the client accepts one in which the page could be, but is not yet, the page is
-    /// compressed for later clients.
-    fn negotiate(&self, key: &PageKey, page: &Arc<CachedPage>, request: &HeaderMap) -> CodedBody {
-        let body = respond::negotiate(page, request);
-        let is_plain = body.coding == Coding::Identity;
-        if is_plain && accepts_compressed(request) && page.lacks_compressed_forms() {
+    /// Compresses a page for later clients, if this one accepts a compressed form and there is none yet.
+    fn compress_if_accepted(&self, key: &PageKey, page: &Arc<CachedPage>, request: &HeaderMap) {
+        if accepts_compressed(request) && page.lacks_compressed_forms() {
             self.isr.compress(key, page);
         }
-        body
     }
 
     /// Removes the headers that clients must not see.

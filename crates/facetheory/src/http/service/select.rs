@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
+use http::header::{IF_MATCH, IF_UNMODIFIED_SINCE};
 use http::request::Parts;
 use tabletheory::Timestamp;
 
@@ -71,7 +72,7 @@ impl CacheHandler {
         Ok(selected)
     }
 
-    /// Returns the page that a request without conditions selects, if it is in memory and fresh, and its key.
+    /// Returns the page that a request selects, if it is in memory and fresh, and its key.
     pub(super) fn select_fresh<'k>(
         &self,
         page: &'k PageKey,
@@ -87,7 +88,7 @@ impl CacheHandler {
         }
         let headers = &request.headers;
         let directives = RequestDirectives::of(headers);
-        if directives.control.no_store || has_named_hops(headers) {
+        if directives.control.no_store || is_for_origin(headers) || has_named_hops(headers) {
             return None;
         }
         let primary = match self.isr.get_fresh_with(page, policy, &directives, now)? {
@@ -132,6 +133,11 @@ impl CacheHandler {
             tracing::warn!(%error, page = %page.redacted(), "variant not promoted; Vary of the older response stays in use");
         }
     }
+}
+
+/// Whether a request has conditions about the current state of the origin, which only the origin knows (RFC 9110 §13.1).
+pub(super) fn is_for_origin(headers: &HeaderMap) -> bool {
+    [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name))
 }
 
 /// A stored response, to be stored under another key with the time at which it was requested.

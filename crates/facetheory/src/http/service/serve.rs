@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use http::header::{COOKIE, IF_MATCH, IF_UNMODIFIED_SINCE};
+use http::header::COOKIE;
 use http::{Method, Request, Response, StatusCode};
 
 use super::CacheHandler;
 use super::exchange::Exchange;
 use super::pass_through::forward;
-use super::select::Selected;
+use super::select::{Selected, is_for_origin};
 use crate::engine::state::State;
 use crate::engine::{BypassReason, GetResult, ReusePolicy, Served};
 use crate::error::{Error, Kind};
@@ -58,9 +58,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     async fn serve(self: &Arc<Self>) -> Result<Response<IsrBody>, S::Error> {
         let (route, headers) = (self.route(), &self.client.headers);
         let directives = route.follow_origin.then(|| RequestDirectives::of(headers));
-        // These conditions are about the current state of the origin, which only the origin knows (RFC 9110 §13.1).
-        let is_for_origin = || [IF_MATCH, IF_UNMODIFIED_SINCE].iter().any(|name| headers.contains_key(name));
-        if directives.as_ref().is_some_and(|directives| directives.control.no_store || is_for_origin()) {
+        if directives.as_ref().is_some_and(|it| it.control.no_store || is_for_origin(headers)) {
             return self.pass_through(&self.page.key, bypass(Some("request"), "not-asked-for")).await;
         }
         for _ in 0..MAX_SELECTIONS {
@@ -148,8 +146,8 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             forward_reason: selected.forward_reason,
             origin_status: origin_status.filter(|_| is_miss),
         };
-        let body = self.handler.negotiate(&selected.key, &served.page, &self.client.headers);
-        self.expose(context.respond(served, body), &selected.key)
+        self.handler.compress_if_accepted(&selected.key, &served.page, &self.client.headers);
+        self.expose(context.respond(served), &selected.key)
     }
 
     /// Sends the origin's reply to the client that caused it.
