@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow};
 use facetheory::Isr;
 
-use crate::config::Config;
+use crate::config::{Config, LogSample};
 use crate::serve::{Server, Settings, embedded};
 use crate::{admin, log, print};
 
@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let site = origin::start(console).await?;
     let settings = Settings::new(config, site, Some(arguments.listen))?;
     let engine = Isr::builder(embedded(data).await?);
-    let server = Server::bind(settings.clone(), engine, admin, log.access()).await?;
+    let server = Server::bind(settings.clone(), engine, admin, log.access(LogSample::default())).await?;
     print(&introduction(&server.url(), console, data))?;
     server.run(|| Ok(settings.clone())).await
 }

@@ -3,6 +3,7 @@
 mod access;
 mod buffer;
 mod line;
+mod sample;
 mod timestamp;
 
 use std::io::IsTerminal as _;
@@ -14,7 +15,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use self::buffer::{Output, Style};
-use crate::config::LogFormat;
+use crate::config::{LogFormat, LogSample};
 
 pub(crate) use access::{AccessLog, RequestInfo, ResponseReason};
 
@@ -80,8 +81,8 @@ impl Log {
         self.output.iter().for_each(Output::flush);
     }
 
-    /// Returns the access log, or `None` if requests are not logged.
-    pub(crate) fn access(&self) -> Option<AccessLog> {
-        self.output.as_ref().filter(|_| self.access).map(|output| AccessLog::new(output.lines()))
+    /// Returns the access log of this share of requests, or `None` if requests are not logged.
+    pub(crate) fn access(&self, sample: LogSample) -> Option<AccessLog> {
+        self.output.as_ref().filter(|_| self.access).map(|output| AccessLog::new(output.lines(), sample))
     }
 }

@@ -66,7 +66,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     settings.log_warnings();
     let admin = arguments.admin.bind(&settings.config.admin).await?;
     let engine = store::open(&settings.config.store, &settings.config.timeouts).await?;
-    let server = Server::bind(settings, engine, admin, log.access()).await?;
+    let access = log.access(settings.config.log_sample);
+    let server = Server::bind(settings, engine, admin, access).await?;
     print(&format!("listening on {}/\n", server.url()))?;
     if let Some(admin) = server.admin_url() {
         print(&format!("admin listener on {admin}/\n"))?;

@@ -32,7 +32,7 @@ pub mod testing;
 #[cfg(feature = "http")]
 pub use self::http::{
     CacheHint, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, QueuedRegeneration,
-    RegenerationQueue, RequestOrigin, ResolvedRequest, Route, Routes, TenantFrom, is_valid_host,
+    RegenerationQueue, Rejected, RequestOrigin, ResolvedRequest, Route, Routes, TenantFrom, is_valid_host,
     remove_hop_by_hop_headers,
 };
 #[cfg(feature = "s3")]

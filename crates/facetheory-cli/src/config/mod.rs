@@ -43,7 +43,7 @@ pub(crate) use timeouts::Timeouts;
 
 use diagnostic::Diagnostics;
 use section::{Section, Source, TOP, table};
-use value::{address, boolean, choice, optional, path, string, strings};
+use value::{address, boolean, choice, optional, path, share, string, strings};
 
 /// The configuration of the gateway. A key is `None` if the file leaves it to the command line or the environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -63,6 +63,8 @@ pub(crate) struct Config {
     pub(crate) trusted_proxies: Vec<Network>,
     /// The format of the log; the default depends on whether standard error is a terminal.
     pub(crate) log: Option<LogFormat>,
+    /// The share of requests that are logged.
+    pub(crate) log_sample: LogSample,
     /// How paths without a rule are handled.
     pub(crate) default: DefaultAction,
     /// Whether tag headers of the origin are removed from responses to clients.
@@ -92,6 +94,16 @@ pub(crate) enum DefaultAction {
     Origin,
     /// They are passed through without caching.
     Pass,
+}
+
+/// The share of requests that are logged, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct LogSample(pub(crate) f64);
+
+impl Default for LogSample {
+    fn default() -> Self {
+        LogSample(1.0)
+    }
 }
 
 /// The format of the log.
@@ -210,6 +222,7 @@ impl Config {
             tenant_headers: top.read("tenant_headers", tenant_headers).unwrap_or_default(),
             trusted_proxies: top.read("trusted_proxies", networks).unwrap_or_default(),
             log: top.read("log", choice),
+            log_sample: top.read("log_sample", |value| share(value).map(LogSample)).unwrap_or_default(),
             default: top.read("default", choice).unwrap_or_default(),
             strip_tags: top.read("strip_tags", boolean).unwrap_or_default(),
             admin: Admin::read(top.section("admin", "[admin]")),

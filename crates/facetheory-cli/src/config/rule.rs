@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::section::{RULE, Section, Source};
 use super::units::format_duration;
-use super::value::{boolean, describe, duration, duration_from, number, string, strings};
+use super::value::{boolean, decimal, describe, duration, duration_from, number, string, strings};
 
 /// The most versions of a page that can be retained.
 const MAX_VERSIONS: u64 = 10_000;
@@ -297,9 +297,7 @@ fn versions(value: &DeValue<'_>) -> Result<usize, String> {
 fn eagerness(value: &DeValue<'_>) -> Result<Option<f64>, String> {
     let number: Option<f64> = match value {
         DeValue::Boolean(enabled) => Some(if *enabled { 1.0 } else { 0.0 }),
-        DeValue::Float(number) => number.as_str().parse().ok(),
-        DeValue::Integer(number) => number.as_str().parse().ok().filter(|_| number.radix() == 10),
-        _ => None,
+        value => decimal(value),
     };
     // The range does not contain NaN.
     let number = number.filter(|number| (0.0..=MAX_EAGERNESS).contains(number));

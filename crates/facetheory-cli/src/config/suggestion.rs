@@ -17,7 +17,7 @@ pub(crate) const RENAMED: [(&str, &str, &str); 9] = [
 
 /// Each key with the words for it in other frameworks and servers, as [`normalized`] writes them. A word may stand for
 /// several keys, since it may be written in several tables.
-const SYNONYMS: [(&str, &str); 26] = [
+const SYNONYMS: [(&str, &str); 27] = [
     ("isr", "revalidate maxage smaxage ttl cachettl expires expiration interval cache static prerender ssg"),
     ("ignore_origin_cache_control", "ignoreheaders ignorecachecontrol"),
     ("strip_tags", "hidetags"),
@@ -38,6 +38,7 @@ const SYNONYMS: [(&str, &str); 26] = [
     ("hosts", "servername host domains"),
     ("routes", "rules routerules"),
     ("log", "logging"),
+    ("log_sample", "sample sampling samplerate"),
     ("certificate", "cert"),
     ("key", "privatekey"),
     ("data", "dir directory"),

@@ -28,6 +28,7 @@ fn all_keys_are_read() {
         tenant_headers = ["x-customer"]
         trusted_proxies = ["10.0.0.0/8", "127.0.0.1"]
         log = "json"
+        log_sample = 0.25
         [admin]
         listen = "127.0.0.1:9000"
         token_file = "secrets/token"
@@ -58,6 +59,7 @@ fn all_keys_are_read() {
     assert_eq!(config.hosts, ["example.com", "example.org:8080"]);
     assert!(config.trusted_proxies[0].contains([10, 1, 2, 3].into()));
     assert_eq!(config.log, Some(LogFormat::Json));
+    assert_eq!(config.log_sample, LogSample(0.25));
     assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("secrets/token")));
     assert_eq!(config.store.table.as_deref(), Some("dynamodb:pages"));
     assert_eq!((config.store.memory, config.store.metadata_max_age), (1 << 30, Duration::from_millis(250)));
@@ -119,6 +121,14 @@ fn invalid_key_settings_are_errors() {
             "line 2: `pointers`: \"s3\" is not allowed; write one of \"absolute\", \"relative\"",
         ),
         (
+            "log_sample = 2",
+            "line 1: `log_sample`: 2 is not allowed; write a number from 0 to 1, such as 0.01",
+        ),
+        (
+            "log_sample = nan",
+            "line 1: `log_sample`: nan is not allowed; write a number from 0 to 1, such as 0.01",
+        ),
+        (
             "[store]\nkey_form = \"ts\"",
             "line 2: `key_form`: \"ts\" is not allowed; write one of \"default\", \"facetheory-ts\"",
         ),
@@ -169,7 +179,7 @@ connect = 5
 "/y" = { headers = ["cookie"], isr = "5s" }
 "/z/**" = { isr = "500ms", tenant = { param = "q" } }
 "#;
-    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, default, strip_tags, admin, store, tls, timeouts, limits, lambda, routes, gc
+    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, log_sample, default, strip_tags, admin, store, tls, timeouts, limits, lambda, routes, gc
 - line 2: `listen`: `8080` is not an address to listen on; write an IP address and a port, such as 127.0.0.1:8080
 - line 3: `log`: "loud" is not allowed; write one of "human", "json", "off"
 - line 5: unknown key `headrs`; did you mean `headers`? keys of [limits]: header_bytes, headers, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_pages_per_second, variants_per_page
@@ -383,8 +393,17 @@ fn the_docs_name_every_key_and_its_default() {
     let rule = valid("[routes]\n\"/a\" = { isr = \"1s\" }");
     let rule = rule.rules.of_route("/a").and_then(|found| found.rule).expect("a rule");
     let settings = serde_json::to_value(rule).expect("a value");
-    let keys =
-        ["origin", "listen", "hosts", "site", "tenant_headers", "trusted_proxies", "log", "token_file"];
+    let keys = [
+        "origin",
+        "listen",
+        "hosts",
+        "site",
+        "tenant_headers",
+        "trusted_proxies",
+        "log",
+        "log_sample",
+        "token_file",
+    ];
     let keys = keys.into_iter().chain([
         "data",
         "table",

@@ -45,6 +45,24 @@ pub(crate) fn number(min: u64, max: u64) -> impl Fn(&DeValue<'_>) -> Result<u64,
     }
 }
 
+/// A number that may have a fraction.
+pub(crate) fn decimal(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        DeValue::Integer(number) => number.as_str().parse().ok().filter(|_| number.radix() == 10),
+        _ => None,
+    }
+}
+
+/// A share of a whole, from 0 to 1.
+pub(crate) fn share(value: &DeValue<'_>) -> Result<f64, String> {
+    // The range does not contain NaN.
+    let share = decimal(value).filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| {
+        format!("{} is not allowed; write a number from 0 to 1, such as 0.01", describe(value))
+    })
+}
+
 /// A number of bytes within these bounds, such as `"16KiB"`.
 pub(crate) fn bytes(min: u64, max: u64) -> impl Fn(&DeValue<'_>) -> Result<u64, String> {
     move |value| {

@@ -64,7 +64,8 @@ impl Function {
         log: Log,
     ) -> Result<Self> {
         let (pages, isr) = (engine.pages().clone(), engine.build());
-        let (config, origin, access) = (&settings.config, &settings.origin, log.access());
+        let (config, origin, access) =
+            (&settings.config, &settings.origin, log.access(settings.config.log_sample));
         let (tunnels, is_logged) = (Tunnels::default(), access.is_some());
         let serving = ServingConfig::new(config, origin, isr.clone(), tunnels, queue, is_logged)?;
         let endpoint = Endpoint {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
-use facetheory::{Hit, PageKey, State};
+use facetheory::{Hit, PageKey, Rejected, State};
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode, Uri};
@@ -14,7 +14,9 @@ use tokio::time::Instant;
 
 use super::buffer::Lines;
 use super::line::AccessLine;
+use super::sample::Sampler;
 use super::timestamp::TimestampText;
+use crate::config::LogSample;
 use crate::wire::RejectedRequest;
 
 /// The response header with the cache state.
@@ -24,9 +26,10 @@ static STATE: HeaderName = HeaderName::from_static("x-facetheory-isr");
 const UNREADABLE: &str = "-";
 
 /// Logs requests.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct AccessLog {
     lines: Lines,
+    sampler: Sampler,
 }
 
 /// Why the gateway itself generated a response. It is passed to the access log in the extensions of the response.
@@ -85,14 +88,15 @@ thread_local! {
 }
 
 impl AccessLog {
-    pub(super) fn new(lines: Lines) -> Self {
-        AccessLog { lines }
+    pub(super) fn new(lines: Lines, sample: LogSample) -> Self {
+        AccessLog { lines, sampler: Sampler::new(sample) }
     }
 
     /// Logs a request, and removes the page key and the reason from the extensions of the response.
     pub(crate) fn log<B: Body>(&self, request: &RequestInfo, response: &mut Response<B>) {
         let extensions = response.extensions_mut();
         let (page, reason) = (extensions.remove::<PageKey>(), extensions.remove::<ResponseReason>());
+        let is_rejected = reason.is_some() || extensions.get::<Rejected>().is_some();
         let response = ResponseInfo {
             status: response.status(),
             state: response.headers().get(&STATE).map_or(b"", HeaderValue::as_bytes),
@@ -100,7 +104,7 @@ impl AccessLog {
             reason: reason.as_ref(),
             bytes: body_bytes(&request.method, response),
         };
-        self.put(request, &response);
+        self.put(request, &response, is_rejected);
     }
 
     /// Logs a request that was served from the memory cache.
@@ -112,12 +116,15 @@ impl AccessLog {
             reason: None,
             bytes: u64::try_from(hit.body().len()).ok(),
         };
-        self.put(request, &response);
+        self.put(request, &response, false);
     }
 
-    /// Formats a line and puts it into the buffer. This is cheaper than sending its parts to another thread, and allocates
-    /// nothing.
-    fn put(&self, request: &RequestInfo, response: &ResponseInfo<'_>) {
+    /// Formats a line and puts it into the buffer, unless the request is not in the sample. This is cheaper than sending the
+    /// parts of the line to another thread, and allocates nothing.
+    fn put(&self, request: &RequestInfo, response: &ResponseInfo<'_>, is_rejected: bool) {
+        if !is_rejected && !response.status.is_server_error() && !self.sampler.selects_next() {
+            return;
+        }
         let micros = u64::try_from(request.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         FORMATTER.with_borrow_mut(|formatter| {
             let line = formatter.format(self.lines.is_json(), SystemClock.now(), request, response, micros);
@@ -265,11 +272,12 @@ mod tests {
     async fn a_logged_request_allocates_nothing() {
         for style in [Style::Json, Style::Human { colours: false }] {
             let output = Output::start(std::io::sink(), style).expect("a thread");
-            let log = AccessLog::new(output.lines());
+            let log = AccessLog::new(output.lines(), LogSample::default());
             let page = PageKey::new("default::a/b").expect("a page");
             let (request, response) = (request(b"a.example"), response(&page));
             // The buffers grow until they are large enough, so the best of several lines counts.
-            let allocations = || allocation_counter::measure(|| log.put(&request, &response)).count_total;
+            let allocations =
+                || allocation_counter::measure(|| log.put(&request, &response, false)).count_total;
             assert_eq!((0..10).map(|_| allocations()).min(), Some(0), "{style:?}");
         }
     }

@@ -16,10 +16,11 @@ const DEFAULT_PORT: u16 = 8080;
 pub(super) const DEFAULT_DATA: &str = "facetheory-data";
 
 /// Settings that a reload does not change.
-const NEEDS_RESTART: [&str; 10] = [
+const NEEDS_RESTART: [&str; 11] = [
     "listen",
     "admin",
     "log",
+    "log_sample",
     "store",
     "gc",
     "timeouts.table",

@@ -105,6 +105,37 @@ const REJECTED: [(&str, &str); 4] = [
 ];
 
 #[test]
+fn errors_and_rejected_requests_are_logged_whatever_the_sample_is() {
+    let config = "log_sample = 0\n[routes]\n\"/**\" = { isr = \"60s\" }";
+    let gateway = Gateway::with_config(
+        config,
+        &Origin::start(),
+        facetheory().stderr(Stdio::piped()),
+        &["--log", "json"],
+    );
+    for path in ["/a", "/a", "/none/%2e%2e"] {
+        gateway.client_get(path);
+    }
+    let mut client = TcpStream::connect(&gateway.site).expect("a connection");
+    client.write_all(b"GET /b HTTP/1.1\r\n\r\n").expect("a request");
+    client.read_to_end(&mut Vec::new()).expect("a response");
+    let log = gateway.shut_down();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let logged = lines.filter(|line| line["message"] == "request");
+    let logged: Vec<_> = logged.map(|line| format!("{} {}", line["path"], line["status"])).collect();
+    assert_eq!(logged, ["\"/none/%2e%2e\" 400", "\"/b\" 400"]);
+    let gateway = Gateway::with_config(
+        config,
+        &Origin::down(),
+        facetheory().stderr(Stdio::piped()),
+        &["--log", "json"],
+    );
+    gateway.client_get("/a");
+    let log = gateway.shut_down();
+    assert!(log.contains("\"message\":\"request\"") && log.contains("\"status\":502"), "{log}");
+}
+
+#[test]
 fn an_error_is_logged_without_the_query() {
     let origin = Origin::down();
     let gateway = Gateway::with(&origin, facetheory().stderr(Stdio::piped()), &[]);

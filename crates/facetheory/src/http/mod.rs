@@ -31,6 +31,7 @@ pub use response_cache::Hit;
 pub use router::host::is_valid_host;
 pub use router::preview::Preview;
 pub use router::query::Query;
+pub use router::rejection::Rejected;
 pub use router::resolve::ResolvedRequest;
 pub use router::route::Route;
 pub use router::routes::{Params, Routes};

@@ -15,7 +15,7 @@ use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
 use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE};
 use crate::http::representation::Representation;
-use crate::http::router::rejection::Rejection;
+use crate::http::router::rejection::{Rejected, Rejection};
 use crate::http::router::route::Route;
 use crate::http::semantics::cache_control::{self, CacheControl};
 use crate::http::semantics::cache_status::CacheStatus;
@@ -166,7 +166,9 @@ pub(super) fn rejected(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let status = CacheStatus { detail: Some(detail), ..CacheStatus::default() };
     set_status(&mut headers, State::Bypass, &status, request_id);
-    response(rejection.status, headers, IsrBody::from(format!("{}\n", rejection.text)))
+    let mut response = response(rejection.status, headers, IsrBody::from(format!("{}\n", rejection.text)));
+    response.extensions_mut().insert(Rejected);
+    response
 }
 
 fn set_status(headers: &mut HeaderMap, state: State, status: &CacheStatus<'_>, request_id: &HeaderValue) {
