@@ -84,7 +84,8 @@ fn a_hit_over_http_allocates_little_more_than_its_key_and_its_head() {
     });
     let service = IsrLayer::new(isr.clone(), routes).layer(origin);
     for path in ["/rule/a", "/origin/a"] {
-        let request = Request::get(path).header("host", "example.com").body(String::new()).expect("valid");
+        let request = Request::get(path).header("host", "example.com").header("accept-encoding", "br");
+        let request = request.body(String::new()).expect("valid");
         runtime.block_on(service.clone().oneshot(request)).expect("a response");
     }
     assert!(runtime.block_on(isr.settle(Duration::from_secs(60))), "the pages are compressed");

@@ -14,9 +14,9 @@ use super::fallback::MAX_LINGERING_BYTES;
 use super::feed::FeedWatch;
 use super::memory::Memory;
 use super::metrics::Metrics;
+use super::recent_lookups::RecentLookups;
 use super::render_failures::RenderFailures;
 use super::single_flight::SingleFlight;
-use super::unreadable_bodies::UnreadableBodies;
 use super::{Engine, Feed, Incident, Isr};
 use crate::Pages;
 
@@ -67,7 +67,7 @@ impl IsrBuilder {
             policy_version: None,
             // These two are replaced once their size and their random numbers are known.
             memory: Memory::new(0, &SystemRandom, Arc::default()),
-            unreadable_bodies: UnreadableBodies::new(&SystemRandom),
+            recent_lookups: RecentLookups::new(&SystemRandom),
             feed: FeedWatch::new(),
             table_breaker: CircuitBreaker::default(),
             bodies_breaker: CircuitBreaker::default(),
@@ -241,8 +241,8 @@ impl IsrBuilder {
     pub fn build(self) -> Isr {
         let changes = self.engine.pages.store().known_changes().clone();
         let memory = Memory::new(self.memory, &*self.engine.random, changes);
-        let unreadable_bodies = UnreadableBodies::new(&*self.engine.random);
-        let engine = Arc::new(Engine { memory, unreadable_bodies, ..self.engine });
+        let recent_lookups = RecentLookups::new(&*self.engine.random);
+        let engine = Arc::new(Engine { memory, recent_lookups, ..self.engine });
         engine.watch_feed(self.memory);
         Isr { engine }
     }

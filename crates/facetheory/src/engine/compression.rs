@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 
 use super::memory::Entry;
 use super::{CachedPage, Engine, Isr};
@@ -108,7 +109,8 @@ impl Engine {
     ///
     /// If too many pages are waiting to be compressed, this one is sent uncompressed.
     pub(super) fn compress(self: &Arc<Self>, page: &PageKey, entry: &Arc<Entry>) {
-        if !entry.page.lacks_compressed_forms() {
+        // A page in memory can be served without a runtime, but not compressed.
+        if !entry.page.lacks_compressed_forms() || Handle::try_current().is_err() {
             return;
         }
         let Ok(queued) = self.compression_queue.clone().try_acquire_owned() else { return };

@@ -91,7 +91,7 @@ impl Engine {
         if self.metadata_max_age.is_zero() {
             return self.read(page).await;
         }
-        let known = self.unreadable_bodies.get(page);
+        let known = self.recent_lookups.get(page);
         if let Some(found) = known.filter(|found| start.accepts(found.check, self.metadata_max_age)) {
             return Ok(found);
         }
@@ -108,12 +108,7 @@ impl Engine {
             let (engine, page) = (self.clone(), page.clone());
             async move { engine.read(&page).await }
         };
-        // While the page is rendered, many requests may wait for it, and all of them look it up. They share a read.
-        let mut flight = if self.regenerations.is_running(page) {
-            self.lookups.join(self, page, start)
-        } else {
-            self.lookups.join_or_do(self, page, start)
-        };
+        let mut flight = self.lookups.join_or_do(self, page, start);
         flight
             .result()
             .await
@@ -162,7 +157,7 @@ impl Engine {
             None => BodyLookup::None,
         };
         let found = Arc::new(LookupResult { meta: view.meta, freshness, check, body });
-        self.unreadable_bodies.record(page, &found);
+        self.recent_lookups.record(page, &found);
         Ok(found)
     }
 

@@ -79,9 +79,19 @@ impl Engine {
     pub(super) async fn regenerate(
         self: Arc<Self>,
         regeneration: Regeneration,
+        render: Option<RenderFn>,
+    ) -> RegenerateResult {
+        let result = self.regenerate_or_wait(&regeneration, render).await;
+        self.recent_lookups.forget(&regeneration.page);
+        result
+    }
+
+    async fn regenerate_or_wait(
+        self: &Arc<Self>,
+        regeneration: &Regeneration,
         mut render: Option<RenderFn>,
     ) -> RegenerateResult {
-        let Regeneration { page, policy, reason, waits, leased_until } = &regeneration;
+        let Regeneration { page, policy, reason, waits, leased_until } = regeneration;
         let mut limit = WaitLimit::new(policy.wait);
         // A lease that was just read as held is not requested: a refused put costs as much as a granted one.
         let mut known = Some(*leased_until).filter(|until| self.is_held(*until));
@@ -89,7 +99,7 @@ impl Engine {
             let until = match known.take() {
                 Some(until) => until,
                 None => {
-                    let attempt = self.attempt(&regeneration, None, &mut render).await;
+                    let attempt = self.attempt(regeneration, None, &mut render).await;
                     let Ok(Outcome::Held { until }) = attempt.outcome else {
                         return self.conclude(page, policy, attempt).await;
                     };

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::HeaderValue;
+use http::header::{ACCEPT_ENCODING, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body;
@@ -256,7 +256,11 @@ impl CacheHandler {
 
     /// Compresses a page for later clients, if this one accepts a compressed form and there is none yet.
     fn compress_if_accepted(&self, key: &PageKey, page: &Arc<CachedPage>, request: &HeaderMap) {
-        if accepts_compressed(request) && page.lacks_compressed_forms() {
+        // In this order, the usual answers are the cheapest: no such header, or compressed already.
+        if request.contains_key(ACCEPT_ENCODING)
+            && page.lacks_compressed_forms()
+            && accepts_compressed(request)
+        {
             self.isr.compress(key, page);
         }
     }

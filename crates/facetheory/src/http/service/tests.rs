@@ -94,7 +94,7 @@ async fn the_fast_path_serves_every_kind_of_hit_as_the_path_behind_it() {
         request.body(String::new()).expect("a request")
     };
     for path in ["/rule/a", "/rule/missing", "/origin/a"] {
-        let Ok(response) = service.call(request(&Method::GET, path, &[])).await;
+        let Ok(response) = service.call(request(&Method::GET, path, &[("accept-encoding", "br")])).await;
         assert_eq!(response.headers()["x-facetheory-isr"], "miss", "{path}");
     }
     assert!(isr.settle(Duration::from_secs(60)).await, "the page is compressed");

@@ -1,7 +1,8 @@
-//! Lookups that found a page whose body could not be read.
+//! Lookups that found no page to put into memory: it is missing, must not be served, or its body cannot be read.
 //!
-//! Such a page is not in memory, so every request for it would read the table again while the object storage is down. A
-//! lookup is shared instead, for as long as metadata is used without reading the table.
+//! A page in memory is served without reading the table for as long as its metadata is recent. A page that is not in memory
+//! would cost every request a read: those that wait for its render, and all of them while the object storage is down. Its
+//! lookup is shared instead, for the same time, until the page is rendered.
 
 use std::sync::Arc;
 
@@ -9,7 +10,6 @@ use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use tabletheory::Random;
 
-use super::body_lookup::BodyLookup;
 use super::lookup::LookupResult;
 use super::memory::{MemoryKey, MemoryKeyRef, SecretHasher};
 use crate::PageKey;
@@ -18,19 +18,17 @@ use crate::PageKey;
 const MAX_PAGES: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct UnreadableBodies {
+pub(super) struct RecentLookups {
     lookups: Cache<MemoryKey, Arc<LookupResult>, UnitWeighter, SecretHasher>,
 }
 
-impl UnreadableBodies {
+impl RecentLookups {
     pub(super) fn new(random: &dyn Random) -> Self {
         let (hasher, lifecycle) = (SecretHasher::new(random), DefaultLifecycle::default());
-        UnreadableBodies {
-            lookups: Cache::with(MAX_PAGES, MAX_PAGES as u64, UnitWeighter, hasher, lifecycle),
-        }
+        RecentLookups { lookups: Cache::with(MAX_PAGES, MAX_PAGES as u64, UnitWeighter, hasher, lifecycle) }
     }
 
-    /// The last lookup of the page, if it found a body that could not be read.
+    /// The last lookup of the page, if it found none to put into memory. The caller decides whether it is recent enough.
     pub(super) fn get(&self, page: &PageKey) -> Option<Arc<LookupResult>> {
         // Most of the time there are none.
         if self.lookups.is_empty() {
@@ -41,9 +39,16 @@ impl UnreadableBodies {
 
     /// Records a lookup.
     pub(super) fn record(&self, page: &PageKey, found: &Arc<LookupResult>) {
-        if matches!(found.body, BodyLookup::Unreachable) {
+        if found.body.entry().is_none() {
             self.lookups.insert(page.into(), found.clone());
-        } else if !self.lookups.is_empty() {
+        } else {
+            self.forget(page);
+        }
+    }
+
+    /// Forgets a lookup: the page may have been published since.
+    pub(super) fn forget(&self, page: &PageKey) {
+        if !self.lookups.is_empty() {
             self.lookups.remove(&MemoryKeyRef::from(page));
         }
     }
