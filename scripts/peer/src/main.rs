@@ -80,9 +80,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     writeln!(std::io::stdout(), "listening on http://{}/", listener.local_addr()?)?;
     loop {
         let (stream, _) = listener.accept().await?;
-        stream.set_nodelay(true)?;
         tokio::spawn(async move {
             // A broken connection is an error for the client to handle.
+            let _ = stream.set_nodelay(true);
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(respond)).await;
         });
     }

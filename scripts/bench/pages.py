@@ -1,0 +1,82 @@
+"""Caches filled with many pages, for the rows that need more pages than memory. They are filled once for all rows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from . import client
+from .errors import BenchError
+from .servers import Machine, Server, Setup, start, start_gateway
+
+PAGE_PATH = "/own=1/page/"
+CONNECTIONS = 64
+PROGRESS_SECONDS = 5.0
+# A minute after its start, nginx reads its whole cache. Rounds begin later, unless there is little to read.
+LOADER_SECONDS = 63.0
+LOADER_PAGES = 20_000
+
+
+class FilledPages:
+    """Starts servers on caches that hold all pages."""
+
+    def __init__(self, machine: Machine, pages: int, say: Callable[[str], None]) -> None:
+        self._machine, self._pages, self._say = machine, pages, say
+        self._stores: dict[str, Path] = {}
+        self._nginx: Server | None = None
+        self._nginx_started = 0.0
+
+    def start(self, machine: Machine, program: str, setup: Setup) -> Server:
+        if program == "nginx":
+            return self._start_nginx(setup)
+        baseline = program == "baseline"
+        if program not in self._stores:
+            self._start_nginx(setup)
+            # On both cores: this part is not measured.
+            data = machine.new_directory(f"{program}-pages")
+            server = start_gateway(machine, setup, machine.both_cores, data, baseline)
+            self._fill(server)
+            # At shutdown everything is on disk.
+            machine.processes.stop(server.process)
+            os.sync()
+            self._stores[program] = data
+        self._wait_for_nginx()
+        return start_gateway(machine, setup, machine.server_core, self._stores[program], baseline)
+
+    def _start_nginx(self, setup: Setup) -> Server:
+        """Starts nginx once for all rows: after a restart it would read its cache again."""
+        if self._nginx is None:
+            self._nginx = start(self._machine, "nginx", setup)
+            self._nginx.shared = True
+            self._nginx_started = time.monotonic()
+            self._fill(self._nginx)
+        return self._nginx
+
+    def _wait_for_nginx(self) -> None:
+        remaining = self._nginx_started + LOADER_SECONDS - time.monotonic()
+        if self._pages >= LOADER_PAGES and remaining > 0:
+            self._say(f"waiting {remaining:.0f} s until nginx has read its cache")
+            time.sleep(remaining)
+
+    def _fill(self, server: Server) -> None:
+        began = last = time.monotonic()
+
+        def done(count: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= PROGRESS_SECONDS:
+                last = now
+                rate = count / (now - began)
+                self._say(
+                    f"filling {server.name}: {count:,} of {self._pages:,} pages, {rate:,.0f}/s,"
+                    f" {(self._pages - count) / rate:.0f} s to go"
+                )
+
+        try:
+            client.fetch_all(server.port, (f"{PAGE_PATH}{number}" for number in range(self._pages)), CONNECTIONS, done)
+        except BenchError as error:
+            raise BenchError(f"{server.name} could not be filled: {error}\n{server.process.tail()}") from None
+        took = time.monotonic() - began
+        self._say(f"filled {server.name} with {self._pages:,} pages in {took:.0f} s ({self._pages / took:,.0f}/s)")
