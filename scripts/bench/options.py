@@ -52,7 +52,8 @@ Servers. Each takes part in the rows that it can do, without access log:
               access log is buffered (64k)
   varnish     malloc storage of 1 GiB, one thread pool, every record of its log switched
               off, requests with cookies are looked up
-  haproxy     one thread; its cache of 64 MB, or as a proxy with http-reuse always
+  haproxy     one thread; its cache of 64 MB, or as a proxy with http-reuse always; not
+              in the row not-modified, because wrk does not understand its 304
 nginx does not sync to disk, Varnish and HAProxy store nothing there; a miss of the
 gateway is durable.
 
