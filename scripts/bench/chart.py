@@ -9,7 +9,7 @@ from .results import RowResult
 WIDTH, COLUMNS, MARGIN, GAP = 860, 2, 24, 32
 TITLE_HEIGHT, BAR_STEP, BAR_HEIGHT, GROUP_GAP = 24, 20, 13, 22
 LABEL_WIDTH, VALUE_WIDTH = 92, 62
-HEADER_HEIGHT, FOOTER_HEIGHT = 70, 46
+HEADER_HEIGHT, FOOTER_HEIGHT, LINE_HEIGHT = 70, 30, 18
 
 # A background of its own makes it readable wherever it is shown, also where only the page around it is dark.
 STYLE = """
@@ -26,8 +26,8 @@ SHOWN = ("facetheory", "hyper", "nginx", "varnish", "haproxy")
 NAMES = {"facetheory": "FaceTheory", "hyper": "bare hyper", "varnish": "Varnish", "haproxy": "HAProxy"}
 
 
-def draw(results: list[RowResult], footer: str) -> str:
-    """Returns the chart of all rows in which the gateway has a peer."""
+def draw(results: list[RowResult], footer: list[str]) -> str:
+    """Returns the chart of all rows in which the gateway has a peer, with some lines below it."""
     groups = [(result.title, bars) for result in results if len(bars := _bars(result)) > 1]
     column_width = (WIDTH - 2 * MARGIN - GAP) // COLUMNS
     heights = [float(HEADER_HEIGHT)] * COLUMNS
@@ -40,15 +40,19 @@ def draw(results: list[RowResult], footer: str) -> str:
             column += 1
         shapes.append(_group(title, bars, MARGIN + column * (column_width + GAP), heights[column], column_width))
         heights[column] += _height(bars)
-    height = max(heights) + FOOTER_HEIGHT - GROUP_GAP
+    bottom = max(heights) - GROUP_GAP + FOOTER_HEIGHT
+    height = bottom + LINE_HEIGHT * len(footer)
+    notes = "".join(
+        f'<text class="note" x="{MARGIN}" y="{bottom + LINE_HEIGHT * number:.0f}">{escape(line)}</text>\n'
+        for number, line in enumerate(footer)
+    )
     return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}" \
 viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="CPU time per request of FaceTheory and other servers">
 <style>{STYLE}</style>
 <rect class="back" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:.0f}" rx="8"/>
 <text class="head" x="{MARGIN}" y="34">CPU time of the server per request, in microseconds</text>
 <text class="note" x="{MARGIN}" y="53">Shorter is better. Each group has a scale of its own.</text>
-{"".join(shapes)}<text class="note" x="{MARGIN}" y="{height - 18:.0f}">{escape(footer)}</text>
-</svg>
+{"".join(shapes)}{notes}</svg>
 """
 
 

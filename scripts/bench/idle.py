@@ -6,10 +6,11 @@ import time
 
 from .client import Connection
 from .errors import BenchError
+from .machine import Machine, Setup
 from .measure import MEGABYTE, Options
 from .pages import FilledPages
 from .results import RowResult
-from .servers import Machine, Setup, start
+from .servers import start
 
 NAME = "idle"
 TITLE = "Idle memory"

@@ -9,11 +9,12 @@ from statistics import median
 from . import client, load
 from .errors import BenchError
 from .load import Load
+from .machine import Machine, Server, Setup
 from .results import RowResult, Sample
-from .servers import Machine, Server, Setup, start
+from .servers import start
 
 MEGABYTE = 1e6
-# At most this share of the requests of a row of hits may reach the origin, and at least the rest of a row that forwards.
+# At most this share of the requests of a row of hits reaches the origin, and in a row that forwards all but this share.
 STRAY_SHARE = 0.002
 
 

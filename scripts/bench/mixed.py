@@ -10,11 +10,12 @@ from statistics import median
 
 from .errors import BenchError
 from .load import Load
+from .machine import Machine, Server, Setup
 from .measure import Case, Options, Row, prepared, sample_round
 from .pages import FilledPages
 from .processes import Process
 from .results import RowResult
-from .servers import Machine, Server, Setup, start
+from .servers import start
 
 NAME = "mixed"
 TITLE = "Hits beside misses, gc and invalidations"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from . import client
 from .errors import BenchError
-from .servers import Machine, Server, Setup, start, start_gateway
+from .machine import Machine, Server, Setup
+from .servers import start, start_gateway
 
 PAGE_PATH = "/own=1/page/"
 CONNECTIONS = 64

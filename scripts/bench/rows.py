@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from . import idle, mixed, stampede, two_cores
 from .load import Load
+from .machine import Machine, Setup
 from .measure import Case, Options, Row, measure
 from .pages import PAGE_PATH, FilledPages
 from .results import RowResult
-from .servers import Machine, Setup
 
 # What a current browser sends with a navigation, and cookies of an analytics script and a session.
 BROWSER_HEADERS = (

@@ -9,10 +9,11 @@ from statistics import median
 from .client import Connection, Response, at_once
 from .errors import BenchError
 from .load import percentile
+from .machine import Machine, Server, Setup
 from .measure import Options
 from .pages import FilledPages
 from .results import RowResult
-from .servers import Machine, Server, Setup, start, start_gateway
+from .servers import start, start_gateway
 
 NAME = "stampede"
 TITLE = "Stampede of 200 clients on a cold page"

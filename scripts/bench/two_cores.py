@@ -6,10 +6,11 @@ from dataclasses import replace
 from statistics import median
 
 from .load import Load
+from .machine import Machine, Server, Setup
 from .measure import Case, Options, Row, prepared, sample_round, with_baseline
 from .pages import FilledPages
 from .results import RowResult
-from .servers import Machine, Server, Setup, start
+from .servers import start
 
 NAME = "two-cores"
 TITLE = "Two cores against one"
@@ -29,10 +30,11 @@ def run(machine: Machine, options: Options, _pages: FilledPages) -> RowResult:
     running: list[tuple[Case, Server]] = []
     try:
         for case in with_baseline(CASES, options):
+            one = replace(case, label=f"{case.label}, one core")
             two = replace(
                 case, label=f"{case.label}, two cores", setup=Setup(workers=2), load=replace(case.load, threads=2)
             )
-            for variant in (case, two):
+            for variant in (one, two):
                 server = start(machine, variant.program, variant.setup)
                 running.append((variant, server))
                 prepared(variant, server)
@@ -53,8 +55,8 @@ def run(machine: Machine, options: Options, _pages: FilledPages) -> RowResult:
     finally:
         for _, server in running:
             machine.processes.stop(server.process)
-    for label in [label for label in capacities if f"{label}, two cores" in capacities]:
-        scale = median(capacities[f"{label}, two cores"]) / median(capacities[label])
-        result.figures[label] = scale
-        result.notes.append(f"{label}: two cores do {scale:.2f} times as much as one")
+    for program in dict.fromkeys(case.program for case, _ in running):
+        scale = median(capacities[f"{program}, two cores"]) / median(capacities[f"{program}, one core"])
+        result.figures[program] = scale
+        result.notes.append(f"{program}: two cores do {scale:.2f} times as much as one")
     return result
