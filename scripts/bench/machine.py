@@ -23,6 +23,8 @@ class Setup:
     policy: str = "rule"
     tls: bool = False
     access_log: bool = False
+    # A page with its head is longer than a segment of the loopback interface (64 KiB).
+    long_pages: bool = False
     # Worker processes or threads, each with a core.
     workers: int = 1
     # For the gateway: [store] memory, further lines of the configuration, the admin listener.
@@ -66,6 +68,17 @@ class Machine:
     def __post_init__(self) -> None:
         # Beside the load, so that a server that forwards requests has its core to itself.
         self.origin = printing(self, "origin", [self.peer], self.load_core)
+
+    def ensure_origin(self) -> str | None:
+        """Starts the origin again on its port if it has ended; returns how it ended."""
+        try:
+            self.origin.process.require_running()
+        except BenchError as error:
+            address = f"127.0.0.1:{self.origin.port}"
+            self.processes.stop(self.origin.process)
+            self.origin = printing(self, "origin", [self.peer, address], self.load_core)
+            return str(error)
+        return None
 
     @property
     def both_cores(self) -> frozenset[int]:

@@ -47,7 +47,8 @@ Servers. Each takes part in the rows that it can do, without access log:
   facetheory  facetheory serve, embedded store, defaults; the limit of new pages per
               second is lifted
   hyper       scripts/peer: hyper that sends a constant page; also the origin
-  nginx       one worker; sendfile, tcp_nopush; proxy_cache with use_temp_path=off and
+  nginx       one worker; sendfile; tcp_nopush, but not for 64 KiB, where it makes
+              responses wait for delayed ACKs; proxy_cache with use_temp_path=off and
               proxy_cache_lock; to the origin HTTP/1.1 with 256 idle connections; an
               access log is buffered (64k)
   varnish     malloc storage of 1 GiB, one thread pool, every record of its log switched

@@ -49,10 +49,11 @@ class FilledPages:
     def _start_nginx(self, setup: Setup) -> Server:
         """Starts nginx once for all rows: after a restart it would read its cache again."""
         if self._nginx is None:
-            self._nginx = start(self._machine, "nginx", setup)
-            self._nginx.shared = True
             self._nginx_started = time.monotonic()
-            self._fill(self._nginx)
+            server = start(self._machine, "nginx", setup)
+            self._fill(server)
+            server.shared = True
+            self._nginx = server
         return self._nginx
 
     def _wait_for_nginx(self) -> None:
@@ -78,6 +79,7 @@ class FilledPages:
         try:
             client.fetch_all(server.port, (f"{PAGE_PATH}{number}" for number in range(self._pages)), CONNECTIONS, done)
         except BenchError as error:
+            self._machine.processes.stop(server.process)
             raise BenchError(f"{server.name} could not be filled: {error}\n{server.process.tail()}") from None
         took = time.monotonic() - began
         self._say(f"filled {server.name} with {self._pages:,} pages in {took:.0f} s ({self._pages / took:,.0f}/s)")

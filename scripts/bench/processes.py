@@ -40,12 +40,13 @@ class Process:
             )
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
-        """Waits until the program is ready; fails if it ends or takes too long."""
+        """Waits until the program is ready. If it ends or takes too long, stops it and fails."""
         deadline = time.monotonic() + START_SECONDS
         while not ready():
             if self._child.poll() is not None:
                 raise BenchError(f"{self.name} did not start: {self.tail()}")
             if time.monotonic() > deadline:
+                self.stop()
                 raise BenchError(f"{self.name} was not ready after {START_SECONDS:.0f} s: {self.tail()}")
             time.sleep(0.02)
 

@@ -98,7 +98,7 @@ ROWS: tuple[Entry, ...] = (
         Row(
             "memory-64k",
             "Hit in memory, 64 KiB",
-            _cases("facetheory hyper nginx varnish haproxy", RULE, Load("/size=65536/page")),
+            _cases("facetheory hyper nginx varnish haproxy", Setup(long_pages=True), Load("/size=65536/page")),
         )
     ),
     _plain(
