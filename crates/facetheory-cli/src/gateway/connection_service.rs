@@ -77,7 +77,7 @@ impl ServingConfig {
         serve: impl FnOnce(Hit<'_>) -> Option<T>,
     ) -> Result<T, Box<ResolvedRequest>> {
         let resolved = self.service.resolve(request);
-        let served = self.service.get_fresh(request, &resolved).and_then(serve);
+        let served = self.service.get_fresh_or_read(request, &resolved).and_then(serve);
         served.ok_or_else(|| Box::new(resolved))
     }
 }

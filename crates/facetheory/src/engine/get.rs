@@ -2,11 +2,14 @@
 //! without I/O and without a future.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
+use super::memory::Entry;
 use super::render_fn::boxed_with_private;
 use super::serve::Request;
 use super::{
@@ -65,6 +68,24 @@ impl Isr {
             ServeDecision::OtherVariant => Some(FreshPage::OtherVariant(entry.page.clone())),
             ServeDecision::Fresh | ServeDecision::Stale { .. } | ServeDecision::Unusable(_) => None,
         }
+    }
+
+    /// Reads a page into memory, unless it is there and its metadata is recent. Returns whether it was read: the embedded
+    /// stores respond without waiting. With other stores the read continues as a task, which [`get_with`](Isr::get_with)
+    /// joins.
+    pub(crate) fn read_ahead(&self, page: &PageKey, policy: &Policy) -> bool {
+        let engine = &self.engine;
+        let now = engine.now();
+        let is_current = |entry: &Arc<Entry>| engine.is_current(page, entry, now);
+        // If every request has to read, none may use a read that was made for another one.
+        if engine.metadata_max_age.is_zero() || engine.memory.get(page).as_ref().is_some_and(is_current) {
+            return false;
+        }
+        let page = page.clone().with_interval(policy.revalidate);
+        let start = engine.memory.snapshot(&page, now);
+        let lookup = pin!(engine.lookup(&page, start));
+        let polled = lookup.poll(&mut Context::from_waker(Waker::noop()));
+        matches!(polled, Poll::Ready(Ok(found)) if found.body.entry().is_some())
     }
 
     /// Returns a page from memory, from the table, or rendered. Concurrent requests for the page share one render.

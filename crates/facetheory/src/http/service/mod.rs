@@ -211,6 +211,38 @@ impl<S> IsrService<S> {
     pub fn get_fresh<'r>(&self, request: &Parts, resolved: &'r ResolvedRequest) -> Option<Hit<'r>> {
         self.handler.get_fresh(request, resolved)
     }
+
+    /// Like [`get_fresh`](IsrService::get_fresh), but reads a page that is not in memory if its stores respond without
+    /// waiting, as the embedded ones do. If they do not, the service joins the read. For servers within a tokio runtime.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Isr, IsrLayer, Pages, PageStore, Policy, Route, Routes};
+    /// # use http::{Request, Response};
+    /// # use std::{convert::Infallible, sync::Arc, time::Duration};
+    /// # use tower::{Layer, ServiceExt, service_fn};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let routes = || Routes::new([Route::new("/", Policy::every(Duration::from_secs(60)))]);
+    /// let origin = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new("home".to_owned())) });
+    /// let service = IsrLayer::new(Isr::new(pages.clone()), routes()?).layer(origin);
+    /// let request = || Request::get("/").header("host", "example.com").body(String::new()).unwrap();
+    /// service.oneshot(request()).await.unwrap();
+    ///
+    /// let other = IsrLayer::new(Isr::new(pages), routes()?).layer(origin);
+    /// let (parts, _) = request().into_parts();
+    /// let resolved = other.resolve(&parts);
+    /// assert!(other.get_fresh(&parts, &resolved).is_none(), "another process has it in memory");
+    /// assert!(other.get_fresh_or_read(&parts, &resolved).is_some());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn get_fresh_or_read<'r>(&self, request: &Parts, resolved: &'r ResolvedRequest) -> Option<Hit<'r>> {
+        let hit = self.handler.get_fresh(request, resolved);
+        if hit.is_some() || !self.handler.read_ahead(resolved) {
+            return hit;
+        }
+        self.handler.get_fresh(request, resolved)
+    }
 }
 
 impl CacheHandler {
@@ -252,6 +284,13 @@ impl CacheHandler {
         self.compress_if_accepted(&key, &served.page, &request.headers);
         hit.page = self.expose_page_key.then_some(key);
         Some(hit)
+    }
+
+    /// Reads the page of a request into memory if that needs no waiting. Returns whether it was read.
+    fn read_ahead(&self, resolved: &ResolvedRequest) -> bool {
+        let Resolution::Page(page) = &resolved.resolution else { return false };
+        resolved.generation == self.generation
+            && self.isr.read_ahead(&page.key, &self.routes.at(page.route).policy)
     }
 
     /// Compresses a page for later clients, if this one accepts a compressed form and there is none yet.
