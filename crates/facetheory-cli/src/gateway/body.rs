@@ -40,7 +40,8 @@ pub(crate) struct LimitedBody {
     /// How many bytes may follow.
     bytes_left: u64,
     idle_timeout: Duration,
-    idle_deadline: Pin<Box<Sleep>>,
+    /// Runs while the next piece is awaited.
+    idle_deadline: Option<Pin<Box<Sleep>>>,
     /// When the body must have ended, if ever.
     deadline: Option<Pin<Box<Sleep>>>,
 }
@@ -79,9 +80,8 @@ impl LimitedBody {
     /// A body that must end before the deadline.
     pub(crate) fn new(body: Incoming, limits: BodyLimits, deadline: Option<Instant>) -> Self {
         let BodyLimits { bytes: bytes_left, idle_timeout } = limits;
-        let idle_deadline = Box::pin(tokio::time::sleep(idle_timeout));
         let deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
-        LimitedBody { body, bytes_left, idle_timeout, idle_deadline, deadline }
+        LimitedBody { body, bytes_left, idle_timeout, idle_deadline: None, deadline }
     }
 }
 
@@ -96,11 +96,12 @@ impl Body for LimitedBody {
             return exceeded(LimitExceeded::Deadline);
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            ready!(self.idle_deadline.as_mut().poll(context));
+            let idle_timeout = self.idle_timeout;
+            let sleep = self.idle_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle_timeout)));
+            ready!(sleep.as_mut().poll(context));
             return exceeded(LimitExceeded::IdleTimeout);
         };
-        let next_deadline = Instant::now() + self.idle_timeout;
-        self.idle_deadline.as_mut().reset(next_deadline);
+        self.idle_deadline = None;
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         match self.bytes_left.checked_sub(data.map_or(0, |data| data.len() as u64)) {
             Some(left) => self.bytes_left = left,
