@@ -35,14 +35,7 @@ class FilledPages:
         baseline = program == "baseline"
         if program not in self._stores:
             self._start_nginx(setup)
-            # On both cores: this part is not measured.
-            data = machine.new_directory(f"{program}-pages")
-            server = start_gateway(machine, setup, machine.both_cores, data, baseline)
-            self._fill(server)
-            # At shutdown everything is on disk.
-            machine.processes.stop(server.process)
-            os.sync()
-            self._stores[program] = data
+            self._stores[program] = filled_store(machine, setup, self._pages, self._say, baseline)
         self._wait_for_nginx()
         return start_gateway(machine, setup, machine.server_core, self._stores[program], baseline)
 
@@ -51,7 +44,7 @@ class FilledPages:
         if self._nginx is None:
             self._nginx_started = time.monotonic()
             server = start(self._machine, "nginx", setup)
-            self._fill(server)
+            fill(self._machine, server, self._pages, self._say)
             server.shared = True
             self._nginx = server
         return self._nginx
@@ -62,24 +55,40 @@ class FilledPages:
             self._say(f"waiting {remaining:.0f} s until nginx has read its cache")
             time.sleep(remaining)
 
-    def _fill(self, server: Server) -> None:
-        began = last = time.monotonic()
 
-        def done(count: int) -> None:
-            nonlocal last
-            now = time.monotonic()
-            if now - last >= PROGRESS_SECONDS:
-                last = now
-                rate = count / (now - began)
-                self._say(
-                    f"filling {server.name}: {count:,} of {self._pages:,} pages, {rate:,.0f}/s,"
-                    f" {(self._pages - count) / rate:.0f} s to go"
-                )
+def fill(machine: Machine, server: Server, pages: int, say: Callable[[str], None]) -> None:
+    """Lets a server cache these pages. A server that cannot be filled is stopped."""
+    began = last = time.monotonic()
 
-        try:
-            client.fetch_all(server.port, (f"{PAGE_PATH}{number}" for number in range(self._pages)), CONNECTIONS, done)
-        except BenchError as error:
-            self._machine.processes.stop(server.process)
-            raise BenchError(f"{server.name} could not be filled: {error}\n{server.process.tail()}") from None
-        took = time.monotonic() - began
-        self._say(f"filled {server.name} with {self._pages:,} pages in {took:.0f} s ({self._pages / took:,.0f}/s)")
+    def done(count: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PROGRESS_SECONDS:
+            last = now
+            rate = count / (now - began)
+            say(
+                f"filling {server.name}: {count:,} of {pages:,} pages, {rate:,.0f}/s,"
+                f" {(pages - count) / rate:.0f} s to go"
+            )
+
+    try:
+        client.fetch_all(server.port, (f"{PAGE_PATH}{number}" for number in range(pages)), CONNECTIONS, done)
+    except BenchError as error:
+        machine.processes.stop(server.process)
+        raise BenchError(f"{server.name} could not be filled: {error}\n{server.process.tail()}") from None
+    took = time.monotonic() - began
+    say(f"filled {server.name} with {pages:,} pages in {took:.0f} s ({pages / took:,.0f}/s)")
+
+
+def filled_store(
+    machine: Machine, setup: Setup, pages: int, say: Callable[[str], None], baseline: bool = False
+) -> Path:
+    """Returns a store on disk that a gateway has filled with these pages."""
+    data = machine.new_directory("baseline-pages" if baseline else "facetheory-pages")
+    # On both cores: this part is not measured.
+    server = start_gateway(machine, setup, machine.both_cores, data, baseline)
+    fill(machine, server, pages, say)
+    # At shutdown everything is on disk.
+    machine.processes.stop(server.process)
+    os.sync()
+    return data

@@ -106,6 +106,10 @@ class OptionTests(unittest.TestCase):
     def test_rows_are_measured_in_the_order_of_the_table(self) -> None:
         self.assertEqual(parse(["--rows", "pass,memory-8k"]).rows, ("memory-8k", "pass"))
 
+    def test_a_row_that_takes_minutes_is_measured_only_by_name(self) -> None:
+        self.assertNotIn("scale", parse([]).rows)
+        self.assertEqual(parse(["--rows", "scale"]).rows, ("scale",))
+
     def test_quick_gives_way_to_other_options(self) -> None:
         given = parse(["--quick", "--rounds", "2"])
         self.assertEqual((given.rounds, given.seconds, given.pages), (2, 1, 4_000))
