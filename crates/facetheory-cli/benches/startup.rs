@@ -21,7 +21,7 @@ use support::site::get;
 use support::table::fill;
 
 /// The target for the median.
-const TARGET: Duration = Duration::from_millis(100);
+const TARGET: Duration = Duration::from_millis(50);
 const RULES: &str = "[routes]\n\"/**\" = { isr = \"24h\" }\n";
 
 #[derive(Debug, Parser)]
@@ -73,7 +73,7 @@ fn make_store(directory: &Path, origin: &Origin, pages: u64) {
     gateway.shut_down();
     let style = ProgressStyle::with_template("{msg:<10} {wide_bar} {pos}/{len} {per_sec} {eta}");
     let bar = ProgressBar::new(pages).with_style(style.expect("a template")).with_message("pages");
-    fill(&data(directory).join("table.db"), pages, |filled| bar.set_position(filled));
+    fill(directory, pages, |filled| bar.set_position(filled));
     bar.finish_and_clear();
 }
 

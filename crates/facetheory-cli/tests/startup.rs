@@ -22,7 +22,7 @@ fn a_start_does_not_read_the_whole_store() {
     let (few, few_bytes) = bytes_until_first_response(&origin, FEW);
     let (many, many_bytes) = bytes_until_first_response(&origin, MANY);
     print(&format!(
-        "bytes read wait_for the first response: {few} with a table of {few_bytes} bytes, {many} with one of {many_bytes}"
+        "bytes read until the first response: {few} with a table of {few_bytes} bytes, {many} with one of {many_bytes}"
     ));
     assert!(
         many_bytes > few_bytes + 20 * TOLERANCE,
@@ -31,7 +31,7 @@ fn a_start_does_not_read_the_whole_store() {
     assert!(many < few + TOLERANCE, "{many} bytes were read with {MANY} pages, {few} with {FEW}");
 }
 
-/// Returns how many bytes a gateway with a store of this size reads wait_for its first hit, and the size of its table.
+/// Returns how many bytes a gateway with a store of this size reads until its first hit, and the size of its table.
 fn bytes_until_first_response(origin: &Origin, pages: u64) -> (u64, u64) {
     const RULES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
     let directory = tempfile::tempdir().expect("a directory");
@@ -40,7 +40,7 @@ fn bytes_until_first_response(origin: &Origin, pages: u64) -> (u64, u64) {
     assert_eq!(before.exchange(get("/kept", "")).state(), "miss");
     before.shut_down();
     let table = data(directory.path()).join("table.db");
-    fill(&table, pages, |_| {});
+    fill(directory.path(), pages, |_| {});
     let gateway = start();
     assert_eq!(gateway.exchange(get("/kept", "")).state(), "hit");
     (gateway.bytes_read(), std::fs::metadata(table).expect("a table").len())

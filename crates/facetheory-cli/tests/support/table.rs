@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use facetheory::PageKey;
 use facetheory::protocol::{Content, Generation, Meta};
+use futures_util::future::{join, join_all};
 use tabletheory::{
     Clock, Item, Scan, SqliteBlobs, SqliteSettings, SqliteTable, SystemClock, Table as _, Txn, Write,
 };
@@ -48,26 +49,37 @@ pub(crate) fn blobs(directory: &Path) -> Vec<String> {
     listed.into_iter().map(|blob| blob.name).collect()
 }
 
-/// Writes this many pages into a table file, and reports how many are written after each transaction.
-pub(crate) fn fill(file: &Path, pages: u64, filled: impl Fn(u64)) {
+/// Writes this many pages and their bodies into the store of the gateway in this directory, and reports how many are
+/// written after each transaction.
+pub(crate) fn fill(directory: &Path, pages: u64, filled: impl Fn(u64)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let settings = SqliteSettings::default().sweep(None);
+    let file = data(directory).join("table.db");
     let table = SqliteTable::open_with(file, &settings, Arc::new(SystemClock)).expect("a table");
+    let blobs = open_blobs(directory, Arc::new(SystemClock));
+    let page = |number| PageKey::new(format!("/posts/{number}")).expect("a page");
+    let body = |number| {
+        format!("isr/{}/1700000000000-{number:032x}.html", &page(number).pk()["CACHE#".len()..][..24])
+    };
     let put = |number| {
-        let page = PageKey::new(format!("/posts/{number}")).expect("a page");
-        let body = format!("isr/{}/1700000000000-{number:032x}.html", &page.pk()["CACHE#".len()..][..24]);
-        let mut generation = Generation::new(body, 1_700_000_000, 60);
+        let mut generation = Generation::new(body(number), 1_700_000_000, 60);
         let mut content = Content::default();
         content.status = Some(200);
         content.content_type = Some("text/html; charset=utf-8".into());
         content.digest = Some(format!("sha256:{number:064x}"));
         generation.content = content;
-        Write::put(page.meta(), Meta::of(generation).to_item())
+        Write::put(page(number).meta(), Meta::of(generation).to_item())
     };
     let numbers: Vec<u64> = (0..pages).collect();
     for some in numbers.chunks(MAX_WRITES) {
         let txn = Txn::new(some.iter().copied().map(put));
-        assert!(runtime.block_on(table.commit(&txn)).expect("a result").is_done());
+        // Concurrent writes share one commit.
+        let bodies =
+            some.iter().map(|number| async { blobs.create(&body(*number), "<h1>a page</h1>").await });
+        let (committed, created) =
+            runtime.block_on(async { join(table.commit(&txn), join_all(bodies)).await });
+        assert!(committed.expect("a result").is_done());
+        assert!(created.into_iter().all(|created| created.expect("a result")), "every body was new");
         filled(some[some.len() - 1] + 1);
     }
 }
