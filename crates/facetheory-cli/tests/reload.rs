@@ -82,3 +82,13 @@ fn a_reload_warns_about_exactly_the_settings_that_need_a_restart() {
         "{warning}"
     );
 }
+
+#[test]
+fn a_reload_does_not_change_the_form_of_cache_keys() {
+    let routes = "site = \"www.example.com\"\n[routes]\n\"/posts/{slug}\" = { isr = \"1h\" }\n";
+    let site = Site::start(routes);
+    assert_eq!(site.get("/posts/a").header("x-facetheory-isr"), Some("miss"));
+    site.reload(&format!("{routes}[store]\nkey_form = \"facetheory-ts\"\n"));
+    wait_for("the warning is logged", || site.gateway.log().contains("need a restart").then_some(()));
+    assert_eq!(site.get("/posts/a").header("x-facetheory-isr"), Some("hit"));
+}

@@ -54,8 +54,11 @@ impl Reloadable {
         }
     }
 
-    fn serving_config(&self, settings: &Settings) -> Result<ServingConfig> {
+    fn serving_config(&self, new: &Settings) -> Result<ServingConfig> {
         let (isr, tunnels) = (self.isr.clone(), self.tunnels.clone());
-        ServingConfig::new(&settings.config, &settings.origin, isr, tunnels, None, self.is_logged)
+        // Cache keys depend on these two, so they change with the stores and the listener, after a restart.
+        let (mut config, current) = (new.config.clone(), &self.settings.config);
+        (config.store, config.tls) = (current.store.clone(), current.tls.clone());
+        ServingConfig::new(&config, &new.origin, isr, tunnels, None, self.is_logged)
     }
 }
