@@ -40,10 +40,10 @@ pub(crate) struct LimitedBody {
     /// How many bytes may follow.
     bytes_left: u64,
     idle_timeout: Duration,
-    /// Runs while the next piece is awaited.
-    idle_deadline: Option<Pin<Box<Sleep>>>,
     /// When the body must have ended, if ever.
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Instant>,
+    /// Runs while the next piece is awaited.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// A limit that a body exceeds.
@@ -80,8 +80,17 @@ impl LimitedBody {
     /// A body that must end before the deadline.
     pub(crate) fn new(body: Incoming, limits: BodyLimits, deadline: Option<Instant>) -> Self {
         let BodyLimits { bytes: bytes_left, idle_timeout } = limits;
-        let deadline = deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline)));
-        LimitedBody { body, bytes_left, idle_timeout, idle_deadline: None, deadline }
+        LimitedBody { body, bytes_left, idle_timeout, deadline, timer: None }
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// When a body whose next piece is awaited now exceeds a limit.
+    fn next_limit(&self) -> Instant {
+        let idle = Instant::now() + self.idle_timeout;
+        self.deadline.map_or(idle, |deadline| deadline.min(idle))
     }
 }
 
@@ -91,17 +100,17 @@ impl Body for LimitedBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         let exceeded = |limit: LimitExceeded| Poll::Ready(Some(Err(limit.into())));
-        let deadline = self.deadline.as_mut();
-        if deadline.is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
+        if self.is_overdue() {
             return exceeded(LimitExceeded::Deadline);
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            let idle_timeout = self.idle_timeout;
-            let sleep = self.idle_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle_timeout)));
-            ready!(sleep.as_mut().poll(context));
-            return exceeded(LimitExceeded::IdleTimeout);
+            let limit = self.next_limit();
+            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(limit)));
+            ready!(timer.as_mut().poll(context));
+            let is_overdue = self.is_overdue();
+            return exceeded(if is_overdue { LimitExceeded::Deadline } else { LimitExceeded::IdleTimeout });
         };
-        self.idle_deadline = None;
+        self.timer = None;
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         match self.bytes_left.checked_sub(data.map_or(0, |data| data.len() as u64)) {
             Some(left) => self.bytes_left = left,

@@ -20,7 +20,8 @@ const PSEUDONYM: &str = "facetheory";
 const MAX_GATEWAYS: usize = 8;
 
 /// Headers that clients may not send to the origin, because some origins trust them from any sender: addresses, hosts
-/// and schemes of proxies, other targets, other methods, and internal headers of frameworks.
+/// and schemes of proxies, other targets, other methods, and internal headers of frameworks. Sorted, for
+/// [`is_not_from_clients`].
 const NOT_FROM_CLIENTS: [&str; 41] = [
     "cf-connecting-ip",
     "client-ip",
@@ -122,14 +123,13 @@ pub(crate) fn prepare(
         forwarded_for.extend(lines.map(str::to_owned));
         host = headers.get(X_FORWARDED_HOST).cloned();
     }
-    let untrusted = trusted_proxies.untrusted_tenant_headers.iter().map(HeaderName::as_str);
-    for name in NOT_FROM_CLIENTS.into_iter().chain(untrusted) {
-        if !trusted_proxies.tenant_headers.iter().any(|trusted| trusted == name) {
-            headers.remove(name);
-        }
-    }
-    headers.remove(FORWARDED);
-    remove_underscores(headers);
+    remove_if(headers, |name| {
+        let is_untrusted =
+            is_not_from_clients(name) || trusted_proxies.untrusted_tenant_headers.contains(name);
+        name == FORWARDED
+            || has_underscore(name)
+            || (is_untrusted && !trusted_proxies.tenant_headers.contains(name))
+    });
     join_cookies(headers);
     if let Some(host) = host.or_else(|| headers.get(HOST).cloned()) {
         headers.insert(X_FORWARDED_HOST, host);
@@ -171,10 +171,9 @@ fn forwarded(headers: &HeaderMap, client: Option<&Client>, scheme: &Scheme) -> O
 /// Removes the trailers of a request that the origin must not get.
 pub(crate) fn trailers(mut trailers: HeaderMap) -> HeaderMap {
     remove_hop_by_hop_headers(&mut trailers);
-    for name in NOT_FROM_CLIENTS.map(HeaderName::from_static).iter().chain(&[FORWARDED, HOST, COOKIE, VIA]) {
-        trailers.remove(name);
-    }
-    remove_underscores(&mut trailers);
+    remove_if(&mut trailers, |name| {
+        is_not_from_clients(name) || has_underscore(name) || [FORWARDED, HOST, COOKIE, VIA].contains(name)
+    });
     trailers
 }
 
@@ -195,9 +194,18 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes headers with underscores: some origins treat `_` as `-`, so they would replace headers that were removed.
-fn remove_underscores(headers: &mut HeaderMap) {
-    let names: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
+/// Some origins treat `_` as `-`, so a header with an underscore would replace one that was removed.
+fn has_underscore(name: &HeaderName) -> bool {
+    name.as_str().contains('_')
+}
+
+fn is_not_from_clients(name: &HeaderName) -> bool {
+    NOT_FROM_CLIENTS.binary_search(&name.as_str()).is_ok()
+}
+
+/// Removes the headers that the condition selects. A request has fewer headers than there are names that may not be in it.
+fn remove_if(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| is_removed(name)).cloned().collect();
     for name in names {
         headers.remove(name);
     }
@@ -292,6 +300,11 @@ mod tests {
         "x-forwarded-host: a",
         "x-forwarded-proto: http",
     ];
+
+    #[test]
+    fn every_header_that_clients_may_not_send_is_found() {
+        assert!(NOT_FROM_CLIENTS.is_sorted());
+    }
 
     #[test]
     fn proxy_headers_of_a_client_are_replaced() {

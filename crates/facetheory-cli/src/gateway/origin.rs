@@ -184,13 +184,7 @@ impl Shared {
             return Err(Failure::Down);
         }
         let deadline = self.timeouts.total.map(|total| Instant::now() + total);
-        let sending = self.send(parts, body);
-        let response = match deadline {
-            Some(deadline) => {
-                tokio::time::timeout_at(deadline, sending).await.map_err(|_| Failure::Timeout)??
-            }
-            None => sending.await?,
-        };
+        let response = self.send(parts, body, deadline).await?;
         let is_for_client = client.is_some();
         let mut response = self.receive(response, client_io.zip(client), deadline)?;
         if is_for_client && forwarded_headers::varies_by_address(response.headers()) {
@@ -200,15 +194,20 @@ impl Shared {
     }
 
     /// Sends a request. A safe one is retried once if a reused connection turns out to be closed.
-    async fn send(&self, parts: Parts, body: RequestBody) -> Result<Response<Incoming>, Failure> {
+    async fn send(
+        &self,
+        parts: Parts,
+        body: RequestBody,
+        deadline: Option<Instant>,
+    ) -> Result<Response<Incoming>, Failure> {
         let may_retry = parts.method.is_safe() && body.is_end_stream();
         let retry = may_retry.then(|| (parts.clone(), body.client_context.clone()));
-        match (self.attempt(&self.pool, parts, body).await, retry) {
+        match (self.attempt(&self.pool, parts, body, deadline).await, retry) {
             (Err(failure), Some((parts, context))) if failure.may_have_closed_before_request() => {
                 if let Failure::Broken(error) = failure {
                     tracing::debug!(error = describe(&error), "retrying over a new connection to the origin");
                 }
-                self.attempt(&self.retry_pool, parts, RequestBody::empty(context)).await
+                self.attempt(&self.retry_pool, parts, RequestBody::empty(context), deadline).await
             }
             (outcome, _) => outcome,
         }
@@ -219,14 +218,18 @@ impl Shared {
         pool: &Pool<Connector, RequestBody>,
         parts: Parts,
         mut body: RequestBody,
+        deadline: Option<Instant>,
     ) -> Result<Response<Incoming>, Failure> {
         let (sent, context) = (body.sent(), body.client_context.clone());
         let mut request = Request::from_parts(parts, body);
         let informational = InformationalForwarder::install(&mut request);
+        // One timer for both timeouts, since setting a timer costs as much as parsing a header.
         let timeout = async {
-            // Runs once the origin has the whole request. Until then the write timeout applies.
-            sent.await;
-            tokio::time::sleep(self.timeouts.headers).await;
+            // Until the origin has the whole request, the write timeout applies.
+            if within(deadline, sent).await.is_some() {
+                let headers = Instant::now() + self.timeouts.headers;
+                tokio::time::sleep_until(deadline.map_or(headers, |deadline| deadline.min(headers))).await;
+            }
         };
         let outcome = tokio::select! {
             outcome = informational.forward_until(pool.request(request)) => {
@@ -277,6 +280,14 @@ impl Shared {
         parts.extensions.clear();
         let body = LimitedBody::new(body, self.body_limits, deadline);
         Ok(Response::from_parts(parts, OriginBody::Left(body)))
+    }
+}
+
+/// Waits until the deadline, if there is one. Sets no timer if the future is ready.
+async fn within<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
+        None => Some(future.await),
     }
 }
 
