@@ -27,6 +27,8 @@ pub(crate) struct Writer {
     pub(crate) subject: String,
     pub(crate) path: PathBuf,
     pub(crate) number: u32,
+    /// How many processes were started before it.
+    pub(crate) start: u32,
 }
 
 impl Writer {
@@ -34,8 +36,8 @@ impl Writer {
     pub(crate) fn of_this_process() -> Option<Writer> {
         let subject = std::env::var(WRITER_OF).ok()?;
         let argument = |index| std::env::args().nth(index).expect("an argument");
-        let number = argument(2).parse().expect("a number");
-        Some(Writer { subject, path: argument(1).into(), number })
+        let number = |index| argument(index).parse().expect("a number");
+        Some(Writer { subject, path: argument(1).into(), number: number(2), start: number(3) })
     }
 
     /// Does the work of all workers concurrently, until the process is killed.
@@ -76,8 +78,8 @@ pub(crate) fn kill_writers(
     check: &mut impl Check,
 ) -> Result<(), Failed> {
     let random = SeededRandom::new(u64::from(writers));
-    let start = |number| Running::start(subject, path, number);
-    let mut running = (0..writers).map(start).collect::<Result<Vec<_>, _>>()?;
+    let start = |number, start| Running::start(subject, path, number, start);
+    let mut running = (0..writers).map(|number| start(number, number)).collect::<Result<Vec<_>, _>>()?;
     for kill in 0..kills {
         let number = kill % writers;
         let mut killed = running.remove(0);
@@ -92,7 +94,7 @@ pub(crate) fn kill_writers(
         killed.kill()?;
         while killed.read_line(check)? {}
         check.check(path, number)?;
-        running.push(start(number)?);
+        running.push(start(number, writers + kill)?);
     }
     for mut killed in running {
         killed.kill()?;
@@ -108,10 +110,10 @@ struct Running {
 }
 
 impl Running {
-    fn start(subject: &str, path: &Path, number: u32) -> Result<Self, Failed> {
+    fn start(subject: &str, path: &Path, number: u32, start: u32) -> Result<Self, Failed> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(path)
-            .arg(number.to_string())
+            .args([number.to_string(), start.to_string()])
             .env(WRITER_OF, subject)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
