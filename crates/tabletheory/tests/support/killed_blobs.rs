@@ -10,7 +10,7 @@ use tabletheory::{Random as _, SeededRandom};
 use crate::kill::{self, Check, Writer, tell_parent};
 
 /// The kills of a test, unless the environment gives a number.
-const KILLS: u32 = 100;
+const KILLS: u32 = 60;
 /// Concurrent tasks per process, so that one write to disk commits several operations.
 const WORKERS: u32 = 4;
 /// The blobs of a worker.
@@ -88,6 +88,7 @@ fn bytes<S: Store>(name: &str, version: u64) -> Vec<u8> {
 
 /// The child process.
 pub(crate) async fn write_forever<S: Store>(writer: &Writer) -> ! {
+    assert_eq!(writer.subject, S::NAME, "the subject of a writer");
     let store = S::open(&writer.path);
     Writer::run((0..WORKERS).map(|worker| work(&store, writer, worker))).await
 }
