@@ -1,5 +1,6 @@
 //! Tests of the SQLite backend: the file, other processes, expiry and damage.
 
+mod blobs;
 mod damage;
 mod expiry;
 mod token;
