@@ -1,5 +1,7 @@
 //! Unit tests of the embedded object store.
 
+use tabletheory::{Random as _, SeededRandom};
+
 use super::*;
 
 const LARGE: usize = MAX_BLOB_BYTES + 1;
@@ -138,4 +140,48 @@ async fn a_damaged_object_counts_as_missing() {
     std::fs::write(&file, bytes).expect("damage");
     let missing = open(&directory).get(&Path::from("isr/a/1")).await.expect_err("damaged");
     assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+}
+
+/// Flips bits and cuts the file off: an object is read as it was stored, or it is missing, and new ones can be stored.
+#[tokio::test]
+async fn random_damage_never_returns_wrong_bytes_and_never_prevents_storing() {
+    let bytes_of = |number: u8| vec![number; usize::from(number) * 400];
+    let directory = tempfile::tempdir().expect("a directory");
+    let objects = open(&directory);
+    for number in 0..60 {
+        let name = Path::from(format!("isr/a/{number}"));
+        objects.put(&name, bytes_of(number).into()).await.expect("stored");
+    }
+    drop(objects);
+    let intact = std::fs::read(directory.path().join(FILE)).expect("a file");
+    let random = SeededRandom::new(72);
+    let up_to = |most: usize| usize::try_from(random.next_u64() % most as u64).expect("a small number");
+    let mut missing = 0;
+    for round in 0..100 {
+        let mut bytes = intact.clone();
+        if round % 4 == 0 {
+            bytes.truncate(up_to(bytes.len()));
+        } else {
+            for _ in 0..=up_to(8) {
+                // The header, which says what the file is, has a test of its own.
+                bytes[100 + up_to(intact.len() - 100)] ^= 1 << up_to(8);
+            }
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::write(directory.path().join(FILE), bytes).expect("damage");
+        let objects = open(&directory);
+        for number in 0..60 {
+            match objects.get(&Path::from(format!("isr/a/{number}"))).await {
+                Ok(found) => {
+                    let read = found.bytes().await.expect("bytes");
+                    assert!(read == bytes_of(number), "round {round}: wrong bytes of {number}");
+                }
+                Err(Error::NotFound { .. }) => missing += 1,
+                Err(error) => panic!("round {round}: {error}"),
+            }
+        }
+        create(&objects, "isr/b/new", 8192).await.expect("created");
+        assert!(objects.get(&Path::from("isr/b/new")).await.is_ok(), "round {round}");
+    }
+    assert!(missing > 100, "damage is detected: {missing}");
 }
