@@ -5,6 +5,7 @@
 //! bodies is used again; `cargo bench -p facetheory --bench bodies` compares both. Large objects stay in files, because
 //! SQLite would write them twice. Files of any size are read, so that directories of earlier versions stay valid.
 
+use std::future::ready;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -223,7 +224,7 @@ impl ObjectStore for EmbeddedObjects {
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let mut found = self.files.list_with_delimiter(prefix).await?;
         found.objects.retain(|object| !is_own_file(object));
-        let below = prefix.map(|prefix| format!("{prefix}/")).unwrap_or_default();
+        let below = below(prefix);
         let mut blobs = blobs(self.blobs(), below.clone());
         while let Some(object) = blobs.try_next().await? {
             match object.location.as_ref()[below.len()..].split_once('/') {
@@ -266,20 +267,29 @@ fn with_files_beside(
     files: Arc<LocalFileSystem>,
     prefix: Option<Path>,
 ) -> BoxStream<'static, Result<ObjectMeta>> {
-    let prefix = prefix.map(|prefix| format!("{prefix}/")).unwrap_or_default();
-    let listed = blobs(store, prefix).map(Some).chain(stream::once(async { None }));
-    let mut last: Option<Path> = None;
+    let listed = blobs(store, below(prefix.as_ref())).map(Some).chain(stream::once(async { None }));
+    // The directories of the last blob that have blobs themselves, the innermost last.
+    let mut unfinished: Vec<Path> = Vec::new();
     listed
         .flat_map(move |object| {
             let directory = object.as_ref().and_then(|object| object.as_ref().ok().map(directory));
-            let finished = if directory == last { None } else { std::mem::replace(&mut last, directory) };
-            let beside = match finished {
-                Some(finished) => files.list(Some(&finished)),
-                None => stream::empty().boxed(),
-            };
-            beside.chain(stream::iter(object)).boxed()
+            let is_inside =
+                |outer: &Path| directory.as_ref().is_some_and(|inner| inner.prefix_matches(outer));
+            // Blobs are listed in order, so a directory is finished at the first blob outside of it.
+            let mut finished = stream::empty().boxed();
+            while let Some(last) = unfinished.pop_if(|last| !is_inside(last)) {
+                finished = finished.chain(files_in(&files, last)).boxed();
+            }
+            unfinished.extend(directory.filter(|directory| unfinished.last() != Some(directory)));
+            finished.chain(stream::iter(object)).boxed()
         })
         .boxed()
+}
+
+/// The files of a directory, without those of directories in it.
+fn files_in(files: &LocalFileSystem, directory: Path) -> BoxStream<'static, Result<ObjectMeta>> {
+    let listed = files.list(Some(&directory));
+    listed.try_filter(move |file| ready(self::directory(file) == directory && !is_own_file(file))).boxed()
 }
 
 /// The files of directories that have no blobs.
@@ -293,12 +303,15 @@ fn without_blobs_beside(
             if is_own_file(&object) {
                 continue;
             }
-            let directory = directory(&object);
+            let parent = directory(&object);
             let has_blobs = match &last {
-                Some((last, has_blobs)) if *last == directory => *has_blobs,
-                _ => !store.list(&format!("{directory}/"), None, 1).await.map_err(generic)?.is_empty(),
+                Some((last, has_blobs)) if *last == parent => *has_blobs,
+                _ => {
+                    let blobs = blobs(store.clone(), below(Some(&parent)));
+                    blobs.try_any(|blob| ready(directory(&blob) == parent)).await?
+                }
             };
-            last = Some((directory, has_blobs));
+            last = Some((parent, has_blobs));
             if !has_blobs {
                 return Ok(Some((object, (files, store, last))));
             }
@@ -306,6 +319,14 @@ fn without_blobs_beside(
         Ok(None)
     })
     .boxed()
+}
+
+/// What the names of objects below a path begin with.
+fn below(path: Option<&Path>) -> String {
+    match path {
+        Some(path) if !path.as_ref().is_empty() => format!("{path}/"),
+        _ => String::new(),
+    }
 }
 
 fn directory(object: &ObjectMeta) -> Path {

@@ -1,5 +1,7 @@
 //! Unit tests of the embedded object store.
 
+mod differential;
+
 use tabletheory::{Random as _, SeededRandom};
 
 use super::*;
