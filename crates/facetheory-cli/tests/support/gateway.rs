@@ -76,9 +76,45 @@ impl Gateway {
         config: &str,
         arguments: &[&str],
     ) -> Result<Gateway, StartError> {
+        let command = Command::new(env!("CARGO_BIN_EXE_facetheory"));
+        Gateway::try_start_by(command, environment, directory, origin, config, arguments)
+    }
+
+    /// Starts a gateway under strace, which writes its system calls to a file.
+    ///
+    /// # Panics
+    /// If strace is not installed, or the gateway does not start.
+    pub(crate) fn start_traced(
+        trace: &Path,
+        directory: &Path,
+        origin: SocketAddr,
+        config: &str,
+        arguments: &[&str],
+    ) -> Gateway {
+        let installed = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
+        assert!(installed.is_ok(), "strace is missing; on Debian: sudo apt-get install strace");
+        let mut strace = Command::new("strace");
+        // The process that is started becomes the gateway, and its child traces it.
+        strace.args(["-D", "--follow-forks", "--timestamps=unix,us", "--string-limit=256"]);
+        strace.arg("--output").arg(trace).arg(env!("CARGO_BIN_EXE_facetheory"));
+        match Gateway::try_start_by(strace, &[], directory, origin, config, arguments) {
+            Ok(gateway) => gateway,
+            Err(error) => panic!("the gateway does not start ({}): {}", error.status, error.errors),
+        }
+    }
+
+    /// Starts a gateway by a command, to which the arguments of the gateway are added.
+    fn try_start_by(
+        mut command: Command,
+        environment: &[(&str, String)],
+        directory: &Path,
+        origin: SocketAddr,
+        config: &str,
+        arguments: &[&str],
+    ) -> Result<Gateway, StartError> {
         let file = directory.join("facetheory.toml");
         std::fs::write(&file, config).expect("the configuration is written");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_facetheory"))
+        let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(["--origin", &format!("http://{origin}")])
             .args([Path::new("--config"), &file])
