@@ -4,12 +4,14 @@ use std::io::ErrorKind::{AddrInUse, ConnectionAborted, ConnectionRefused, Connec
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{self, Waker};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use http::uri::Scheme;
+use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -44,6 +46,23 @@ const HYPER_DEFAULT_HEADERS: usize = 100;
 const LOCAL_BUFFER_BYTES: usize = 64 * 1024;
 /// The smallest read buffer that hyper allows.
 const HYPER_MIN_BUFFER: usize = 8192;
+
+/// Runs the requests of HTTP/2 connections: at once if a page is in memory, and otherwise in a task.
+#[derive(Clone, Copy, Debug)]
+struct StreamExecutor;
+
+impl<F> Executor<F> for StreamExecutor
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, request: F) {
+        let mut request = Box::pin(request);
+        // The task polls it again, and so registers its own waker.
+        if request.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending() {
+            tokio::spawn(request);
+        }
+    }
+}
 
 /// The context of a listener.
 #[derive(Clone, Debug)]
@@ -263,20 +282,22 @@ impl Connection {
         let (gateway, tracker) = (self.endpoint.gateway.clone(), IdleTracker::new());
         let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
         let service = ConnectionService::new(gateway, Arc::new(client), tracker.clone(), self.permit.clone());
-        let connection = http2::Builder::new(TokioExecutor::new())
+        // The tracker sees what is really written, not what is collected.
+        let (io, writer) = wire::batch_writes(track_h2_writes(io, tracker.clone()));
+        let connection = http2::Builder::new(StreamExecutor)
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
             .max_pending_accept_reset_streams(MAX_RESETS)
             .max_local_error_reset_streams(MAX_RESETS)
             .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
             .max_send_buf_size(STREAM_BUFFER_BYTES)
-            .serve_connection(TokioIo::new(track_h2_writes(io, tracker.clone())), service);
+            .serve_connection(TokioIo::new(io), service);
         let drain = self.drain.clone();
         async move {
             let mut connection = pin!(connection);
             loop {
                 tokio::select! {
-                    outcome = &mut connection => return outcome,
+                    outcome = writer.run(connection.as_mut()) => return outcome,
                     () = drain.triggered() => break,
                     () = tokio::time::sleep(timeouts.idle / 2) => if tracker.is_overdue(&timeouts) {
                         break;
@@ -287,7 +308,7 @@ impl Connection {
             connection.as_mut().graceful_shutdown();
             loop {
                 tokio::select! {
-                    outcome = &mut connection => return outcome,
+                    outcome = writer.run(connection.as_mut()) => return outcome,
                     () = tokio::time::sleep(GOAWAY_INTERVAL) => if tracker.is_overdue(&timeouts) {
                         return Ok(());
                     },

@@ -9,6 +9,7 @@
 //!
 //! Limits on slow clients (slowloris, slow readers), for HTTP/1 and HTTP/2, are in [`slow_client`].
 
+mod batched_writes;
 mod chunk;
 mod connection_state;
 mod fast_path;
@@ -27,6 +28,7 @@ mod stream;
 mod tests;
 mod write_queue;
 
+pub(crate) use batched_writes::batch_writes;
 pub(crate) use connection_state::{ActiveRequest, ConnectionState};
 pub(crate) use fast_path::{FastPath, RawResponse};
 pub(crate) use informational::{InformationalSender, InformationalWindow};
