@@ -138,16 +138,26 @@ impl Bodies {
         random: &dyn Random,
     ) -> Result<StoredBody> {
         let digest = digest(&bytes);
+        let s3_key = self.store(page, generated_at, bytes, content, random).await?;
+        Ok(StoredBody { s3_key, digest })
+    }
+
+    /// Like [`put`](Self::put), for a caller that knows the digest. Returns the S3 key.
+    pub(crate) async fn store(
+        &self,
+        page: &PageKey,
+        generated_at: Timestamp,
+        bytes: Bytes,
+        content: &Content,
+        random: &dyn Random,
+    ) -> Result<String> {
         let attributes = self.attributes(content);
         for _ in 0..MAX_KEYS {
             let content_type = content.content_type.as_deref();
             let key = new_s3_key(&self.prefix, page, generated_at, content_type, random);
             let created = create(&*self.objects, &object_path(&key)?, &bytes, &attributes).await;
             match created.map_err(|cause| unavailable("a body cannot be stored", cause))? {
-                Created::Done => {
-                    let s3_key = self.pointers.to_object(&key, &self.prefix);
-                    return Ok(StoredBody { s3_key, digest });
-                }
+                Created::Done => return Ok(self.pointers.to_object(&key, &self.prefix)),
                 // Perhaps by our own request, whose response was lost. Another key is always right.
                 Created::Taken => {}
             }

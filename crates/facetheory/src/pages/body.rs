@@ -58,8 +58,8 @@ impl Pages {
             generation.s3_key.clone_from(&current.generation.s3_key);
             return Ok(generation);
         }
-        let put = self.bodies.put(page, started, bytes, &generation.content, &*self.random);
-        generation.s3_key = self.with_timeout(put).await?.s3_key;
+        let store = self.bodies.store(page, started, bytes, &generation.content, &*self.random);
+        generation.s3_key = self.with_timeout(store).await?;
         Ok(generation)
     }
 }
