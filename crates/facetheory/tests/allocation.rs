@@ -236,3 +236,19 @@ fn a_read_and_a_miss_of_the_embedded_store_allocate_a_bounded_number_of_times() 
     assert!(read <= MOST_OF_A_READ, "{read} allocations of a page that was read");
     assert!(miss <= MOST_OF_A_MISS, "{miss} allocations of a miss");
 }
+
+#[test]
+#[cfg(feature = "http")]
+fn the_metadata_of_evicted_pages_takes_no_more_than_it_counts() {
+    const PAGES: usize = 2000;
+    const MEMORY: u64 = 512 * 1024;
+    let route = Route::new("/{page}", Policy::every(Duration::from_secs(3600)));
+    for headers in [0, 13] {
+        let (stores, _) = held(0, PAGES, headers, &route);
+        let (both, counted) = held(MEMORY, PAGES, headers, &route);
+        let held = u64::try_from(both - stores).expect("a tier takes memory");
+        println!("{headers} more headers: {held} bytes are held, {counted} counted");
+        assert!(counted <= MEMORY && counted > MEMORY / 4 * 3, "{counted} of {MEMORY} bytes");
+        assert!(held <= counted, "{headers} headers: {held} bytes are held, and {counted} counted");
+    }
+}

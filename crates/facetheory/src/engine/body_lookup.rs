@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::circuit_breaker::Permit;
-use super::memory::{Entry, MetadataCheck};
+use super::memory::{Entry, Metadata, MetadataCheck};
 use super::single_flight::Flight;
 use super::{CachedPage, Engine, Phase};
 use crate::protocol::Meta;
@@ -36,33 +36,51 @@ impl BodyLookup {
     }
 }
 
-/// The read of a body that several lookups may share: its S3 key and its result.
-pub(super) type SharedBody = (Arc<str>, BodyLookup);
+/// The read of a body that several lookups may share: the metadata that names it, and the result.
+pub(super) type SharedBody = (Arc<Meta>, BodyLookup);
 
 impl Engine {
+    /// The page in memory. If only its metadata is there, and is current, the body is read.
+    pub(super) async fn read_known(self: &Arc<Self>, page: &PageKey) -> Option<Arc<Entry>> {
+        match self.memory.get(page) {
+            None => self.read_evicted(page).await,
+            known => known,
+        }
+    }
+
+    /// Reads the body of a page whose metadata is in memory, and current. `None` if there is no such metadata, or the body
+    /// cannot be read.
+    pub(super) async fn read_evicted(self: &Arc<Self>, page: &PageKey) -> Option<Arc<Entry>> {
+        let now = self.now();
+        let metadata = self.memory.evicted(page).filter(|known| self.is_current(page, known, now))?;
+        // Boxed, so that the future of a hit stays small.
+        let body = Box::pin(self.read_body(page, &metadata)).await;
+        if let BodyLookup::Missing = body {
+            self.memory.forget_evicted(page);
+        }
+        // The table may have named a page that must not be served meanwhile.
+        body.entry().filter(|entry| !self.memory.is_unservable(page, entry)).cloned()
+    }
+
     /// Returns the body that `META` names, from memory if it is there. It is `Pending` if the object storage is slow and
     /// memory has an older copy of the page.
-    pub(super) async fn read_body(
-        self: &Arc<Self>,
-        page: &PageKey,
-        meta: &Meta,
-        check: MetadataCheck,
-    ) -> BodyLookup {
+    pub(super) async fn read_body(self: &Arc<Self>, page: &PageKey, metadata: &Arc<Metadata>) -> BodyLookup {
+        let Metadata { meta, check, .. } = &**metadata;
         let known = self.memory.get(page);
         if let Some(entry) = known.as_ref().filter(|entry| has_body_of(entry, meta)) {
-            return BodyLookup::Found(self.insert_checked(page, entry, meta, check));
+            return BodyLookup::Found(self.insert_checked(page, entry, metadata));
         }
         let permit = self.bodies_breaker.permit(self.now());
         let body = match (permit, &known) {
             (Permit::Denied, _) => BodyLookup::Unreachable,
             (Permit::Trial, _) => {
                 // No client waits for a store that failed a moment ago. If it is back, the next lookup finds the body.
-                drop(self.join_body_read(page, meta, check));
+                drop(self.join_body_read(page, metadata));
                 BodyLookup::Unreachable
             }
-            (Permit::Granted, None) => self.await_body(page, meta, check).await,
+            (Permit::Granted, None) => self.await_body(page, metadata).await,
             (Permit::Granted, Some(_)) => {
-                let waiting = tokio::time::timeout(NEWER_BODY_TIMEOUT, self.await_body(page, meta, check));
+                let waiting = tokio::time::timeout(NEWER_BODY_TIMEOUT, self.await_body(page, metadata));
                 waiting.await.unwrap_or(BodyLookup::Pending)
             }
         };
@@ -70,52 +88,44 @@ impl Engine {
             return body;
         };
         if !meta.may_have_expired(older.page.generation(), self.pages.store().skew()) {
-            self.mark_superseded(page, older, meta, check).await;
+            self.mark_superseded(page, older, meta, *check).await;
             return body;
         }
         // The older copy must not be served, so the lookup waits as if memory had none.
         self.memory.remove_generation(page, older.page.generation());
-        if matches!(body, BodyLookup::Pending) { self.await_body(page, meta, check).await } else { body }
+        if matches!(body, BodyLookup::Pending) { self.await_body(page, metadata).await } else { body }
     }
 
     /// Waits for the body that `META` names, for as long as the object storage may take.
-    pub(super) async fn await_body(
-        self: &Arc<Self>,
-        page: &PageKey,
-        meta: &Meta,
-        check: MetadataCheck,
-    ) -> BodyLookup {
+    pub(super) async fn await_body(self: &Arc<Self>, page: &PageKey, metadata: &Arc<Metadata>) -> BodyLookup {
+        let meta = &metadata.meta;
         // The first read may be that of another body, which an earlier `META` named.
         for _ in 0..2 {
-            let Some((s3_key, body)) = self.join_body_read(page, meta, check).result().await else { break };
+            let Some((read, body)) = self.join_body_read(page, metadata).result().await else { break };
             match body {
                 BodyLookup::Found(entry) if has_body_of(&entry, meta) => {
-                    return BodyLookup::Found(self.insert_checked(page, &entry, meta, check));
+                    return BodyLookup::Found(self.insert_checked(page, &entry, metadata));
                 }
-                body if *s3_key == *meta.generation.s3_key => return body,
+                body if read.generation.s3_key == meta.generation.s3_key => return body,
                 _ => {}
             }
         }
         BodyLookup::Unreachable
     }
 
-    fn join_body_read(
-        self: &Arc<Self>,
-        page: &PageKey,
-        meta: &Meta,
-        check: MetadataCheck,
-    ) -> Flight<SharedBody> {
+    fn join_body_read(self: &Arc<Self>, page: &PageKey, metadata: &Arc<Metadata>) -> Flight<SharedBody> {
         let start = || {
-            let (engine, page, meta) = (self.clone(), page.clone(), meta.clone());
+            let (engine, page, metadata) = (self.clone(), page.clone(), metadata.clone());
             async move {
-                let body = engine.read_object(&page, &meta, check).await;
-                (meta.generation.s3_key.as_str().into(), body)
+                let body = engine.read_object(&page, &metadata).await;
+                (metadata.meta.clone(), body)
             }
         };
         self.body_reads.join_or_do(self, page, start)
     }
 
-    async fn read_object(self: &Arc<Self>, page: &PageKey, meta: &Meta, check: MetadataCheck) -> BodyLookup {
+    async fn read_object(self: &Arc<Self>, page: &PageKey, metadata: &Arc<Metadata>) -> BodyLookup {
+        let meta = &metadata.meta;
         let body = self.pages.body(meta).await;
         if body.is_ok() {
             self.bodies_breaker.record_success();
@@ -123,7 +133,7 @@ impl Engine {
         match body {
             Ok(Some(body)) => {
                 let read = CachedPage::new(meta.clone(), body);
-                BodyLookup::Found(self.insert(page, Entry::new(read.into(), check, Duration::ZERO)))
+                BodyLookup::Found(self.insert(page, Entry::with_metadata(read.into(), metadata.clone())))
             }
             Ok(None) => {
                 let s3_key = &meta.generation.s3_key;
@@ -143,15 +153,19 @@ impl Engine {
     fn insert_checked(
         self: &Arc<Self>,
         page: &PageKey,
-        entry: &Entry,
-        meta: &Meta,
-        check: MetadataCheck,
+        entry: &Arc<Entry>,
+        metadata: &Arc<Metadata>,
     ) -> Arc<Entry> {
-        if entry.page.meta() == meta {
-            return self.memory.insert(page, entry.checked_again(check));
+        // The body was just read, and stored, for this check.
+        if entry.has_metadata(metadata) {
+            return entry.clone();
+        }
+        let Metadata { meta, check, .. } = &**metadata;
+        if entry.meta == *meta {
+            return self.memory.insert(page, entry.checked_again(*check));
         }
         let updated = CachedPage::with_body(meta.clone(), entry.page.body.clone());
-        self.insert(page, Entry::new(updated.into(), check, entry.render_time))
+        self.insert(page, Entry::new(updated.into(), *check, entry.render_time))
     }
 
     /// Remembers that the table names a newer body than that of an entry, so that the next requests do not read the table

@@ -28,7 +28,7 @@ use crate::protocol::{Generation, Meta};
 /// ```
 #[derive(Clone, Debug)]
 pub struct CachedPage {
-    meta: Meta,
+    pub(super) meta: Arc<Meta>,
     pub(super) body: Arc<CachedBody>,
     derived: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -54,15 +54,15 @@ impl CachedPage {
 
     /// Copies the bytes of the body. A body that was read from a connection is often a slice of a larger buffer, and would
     /// keep all of that buffer in memory.
-    pub(crate) fn new(meta: Meta, body: Body) -> Self {
+    pub(crate) fn new(meta: impl Into<Arc<Meta>>, body: Body) -> Self {
         let body = Body { bytes: Bytes::copy_from_slice(&body.bytes), ..body };
         let (compressed, is_being_compressed) = (OnceLock::new(), AtomicBool::new(false));
         CachedPage::with_body(meta, Arc::new(CachedBody { body, compressed, is_being_compressed }))
     }
 
     /// A page that shares its body, with its compressed forms, with another page.
-    pub(super) fn with_body(meta: Meta, body: Arc<CachedBody>) -> Self {
-        CachedPage { meta, body, derived: OnceLock::new() }
+    pub(super) fn with_body(meta: impl Into<Arc<Meta>>, body: Arc<CachedBody>) -> Self {
+        CachedPage { meta: meta.into(), body, derived: OnceLock::new() }
     }
 
     /// The metadata, as its row in the table has it.
@@ -141,28 +141,35 @@ impl CachedPage {
         forms.map_or(&[], Vec::as_slice)
     }
 
-    /// The bytes of memory that this page takes, with those that are reserved for the [derived value](Self::derived): the
-    /// headers once more, parsed. Compressed forms count once they are ready.
+    /// The bytes of memory that this page takes besides its metadata, with those that are reserved for the
+    /// [derived value](Self::derived): the headers once more, parsed. Compressed forms count once they are ready.
     pub(super) fn weight(&self) -> usize {
-        let (page, meta, body) = (self.generation(), &self.meta, &self.body.body);
-        let content = &page.content;
-        let texts =
-            [&page.etag, &content.content_type, &content.digest, &content.deployment, &content.variant];
-        let more_texts = [&meta.mark, &meta.current_sk, &body.content_type, &body.content_security_policy];
-        let texts = texts.into_iter().chain(more_texts).flatten().map(String::capacity);
-        let header = |(name, value): &(String, String)| {
+        let body = &self.body.body;
+        let texts = [&body.content_type, &body.content_security_policy].into_iter().flatten();
+        let derived = |(name, value): &(String, String)| {
             let varying = if name.eq_ignore_ascii_case("vary") { value.split(',').count() } else { 0 };
-            let derived = Self::DERIVED_BYTES_PER_HEADER + varying * Self::DERIVED_BYTES_PER_VARY;
-            derived + 2 * (name.len() + value.len()) + 2 * size_of::<String>()
+            let parsed = Self::DERIVED_BYTES_PER_HEADER + varying * Self::DERIVED_BYTES_PER_VARY;
+            parsed + name.len() + value.len()
         };
         self.bytes().len()
             + self.compressed().iter().map(|(_, form)| form.len()).sum::<usize>()
-            + page.s3_key.len()
-            + texts.sum::<usize>()
-            + content.headers.iter().map(header).sum::<usize>()
-            + content.tags.iter().map(|tag| tag.len() + size_of::<String>()).sum::<usize>()
+            + texts.map(String::capacity).sum::<usize>()
+            + self.generation().content.headers.iter().map(derived).sum::<usize>()
             + Self::DERIVED_BYTES
             + size_of::<CachedPage>()
             + size_of::<CachedBody>()
     }
+}
+
+/// The bytes of memory that metadata takes.
+pub(super) fn weight_of(meta: &Meta) -> usize {
+    let (page, content) = (&meta.generation, &meta.generation.content);
+    let texts = [&page.etag, &content.content_type, &content.digest, &content.deployment, &content.variant];
+    let texts = texts.into_iter().chain([&meta.mark, &meta.current_sk]).flatten().map(String::capacity);
+    let headers = content.headers.iter();
+    size_of::<Meta>()
+        + page.s3_key.len()
+        + texts.sum::<usize>()
+        + headers.map(|(name, value)| name.len() + value.len() + 2 * size_of::<String>()).sum::<usize>()
+        + content.tags.iter().map(|tag| tag.len() + size_of::<String>()).sum::<usize>()
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
-use super::memory::Entry;
+use super::memory::Metadata;
 use crate::protocol::Freshness;
 use crate::protocol::feed::{Changes, FeedRead, FeedReader, Gap, Subject};
 use crate::{PageKey, Result, Tag, Tenant};
@@ -85,50 +85,50 @@ impl Engine {
         });
     }
 
-    /// Whether the metadata of an entry was read recently enough to serve it without reading the table, or is known not to
-    /// have changed since.
-    pub(super) fn is_current(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
-        let age = if self.is_watched(entry, now) { Duration::MAX } else { self.metadata_max_age };
-        !entry.check.superseded
-            && self.memory.is_current(page, entry, now, age)
-            && !self.has_changed(page, entry)
-            && !self.is_due_for_check(page, entry, now)
+    /// Whether metadata was read recently enough to serve the page without reading the table, or is known not to have
+    /// changed since.
+    pub(super) fn is_current(&self, page: &PageKey, metadata: &Metadata, now: Timestamp) -> bool {
+        let age = if self.is_watched(metadata, now) { Duration::MAX } else { self.metadata_max_age };
+        !metadata.check.superseded
+            && self.memory.is_current(page, metadata, now, age)
+            && !self.has_changed(page, metadata)
+            && !self.is_due_for_check(page, metadata, now)
     }
 
     /// Whether the feed names every change of this page before its interval ends. A stale page is published without an
     /// entry in the feed.
-    fn is_watched(&self, entry: &Entry, now: Timestamp) -> bool {
+    fn is_watched(&self, metadata: &Metadata, now: Timestamp) -> bool {
         let changes = self.pages.store().known_changes();
         if !changes.is_complete(now, self.metadata_max_age) {
             return false;
         }
-        let (meta, deployment) = (entry.page.meta(), self.deployment.as_deref());
+        let (meta, check, deployment) = (&metadata.meta, metadata.check, self.deployment.as_deref());
         let is_ours = deployment.is_none_or(|ours| !meta.is_of_other_deployment(ours));
-        is_ours && !entry.check.stale && !entry.check.invalidated && meta.freshness(now) == Freshness::Fresh
+        is_ours && !check.stale && !check.invalidated && meta.freshness(now) == Freshness::Fresh
     }
 
     /// Whether a change of the page or of its tags has become known since its metadata was read.
-    fn has_changed(&self, page: &PageKey, entry: &Entry) -> bool {
-        let (store, known) = (self.pages.store(), entry.known_changes());
+    fn has_changed(&self, page: &PageKey, metadata: &Metadata) -> bool {
+        let (store, known) = (self.pages.store(), metadata.known_changes());
         let number = store.known_changes().number();
         if known == number {
             return false;
         }
-        let has_changed = store.has_changed(page, entry.page.meta(), known);
+        let has_changed = store.has_changed(page, &metadata.meta, known);
         if !has_changed {
-            entry.set_known_changes(number);
+            metadata.set_known_changes(number);
         }
         has_changed
     }
 
     /// Whether the page is read again for safety.
-    fn is_due_for_check(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
+    fn is_due_for_check(&self, page: &PageKey, metadata: &Metadata, now: Timestamp) -> bool {
         // The rows are counted only for a page that has not been read for long.
-        let rows = || self.pages.store().rows_of_check(page, entry.page.meta());
-        let is_due = now >= entry.check.before.at + CHECK_AFTER && self.feed.allows_check(rows(), now);
+        let rows = || self.pages.store().rows_of_check(page, &metadata.meta);
+        let is_due = now >= metadata.check.before.at + CHECK_AFTER && self.feed.allows_check(rows(), now);
         if is_due {
-            // This request may look at the entry several times.
-            entry.set_known_changes(0);
+            // This request may look at the metadata several times.
+            metadata.set_known_changes(0);
         }
         is_due
     }

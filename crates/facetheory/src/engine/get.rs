@@ -76,16 +76,21 @@ impl Isr {
     pub(crate) fn read_ahead(&self, page: &PageKey, policy: &Policy) -> bool {
         let engine = &self.engine;
         let now = engine.now();
+        let known = engine.memory.get(page);
         let is_current = |entry: &Arc<Entry>| engine.is_current(page, entry, now);
         // If every request has to read, none may use a read that was made for another one.
-        if engine.metadata_max_age.is_zero() || engine.memory.get(page).as_ref().is_some_and(is_current) {
+        if engine.metadata_max_age.is_zero() || known.as_ref().is_some_and(is_current) {
             return false;
         }
-        let page = page.clone().with_interval(policy.revalidate);
-        let start = engine.memory.snapshot(&page, now);
-        let lookup = pin!(engine.lookup(&page, start));
-        let polled = lookup.poll(&mut Context::from_waker(Waker::noop()));
-        matches!(polled, Poll::Ready(Ok(found)) if found.body.entry().is_some())
+        let read = pin!(async {
+            if known.is_none() && engine.read_evicted(page).await.is_some() {
+                return true;
+            }
+            let page = page.clone().with_interval(policy.revalidate);
+            let start = engine.memory.snapshot(&page, now);
+            engine.lookup(&page, start).await.is_ok_and(|found| found.body.entry().is_some())
+        });
+        matches!(read.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(true))
     }
 
     /// Returns a page from memory, from the table, or rendered. Concurrent requests for the page share one render.
@@ -135,8 +140,8 @@ impl Isr {
         R: Future<Output = RenderResult<P>> + Send + 'static,
     {
         let engine = &self.engine;
+        let known = engine.read_known(page).await;
         let now = engine.now();
-        let known = engine.memory.get(page);
         if let Some(entry) = known.as_ref().filter(|entry| engine.is_current(page, entry, now)) {
             let serve = match engine.decide(entry, reuse, now) {
                 ServeDecision::Fresh => {

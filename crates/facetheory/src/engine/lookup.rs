@@ -1,12 +1,13 @@
 //! Reads the metadata of a page from the table, and its body: once for all concurrent requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
 use super::body_lookup::BodyLookup;
-use super::memory::{MetadataCheck, Snapshot};
+use super::memory::{Metadata, MetadataCheck, Snapshot};
 use super::{CachedPage, Engine, EntryView, Isr, Phase, ReusePolicy, ServeDecision};
 use crate::protocol::{Freshness, Meta};
 use crate::{Error, Kind, PageKey, RegenerateReason, Result};
@@ -14,7 +15,7 @@ use crate::{Error, Kind, PageKey, RegenerateReason, Result};
 /// The metadata of a page, and its body.
 #[derive(Clone, Debug)]
 pub(super) struct LookupResult {
-    pub(super) meta: Option<Meta>,
+    pub(super) meta: Option<Arc<Meta>>,
     /// The freshness of the page by its times and tags, when the table was read.
     pub(super) freshness: Freshness,
     pub(super) check: MetadataCheck,
@@ -61,8 +62,8 @@ impl Isr {
         reuse: &dyn ReusePolicy,
     ) -> Option<(Arc<CachedPage>, ServeDecision)> {
         let engine = &self.engine;
+        let known = engine.read_known(page).await;
         let now = engine.now();
-        let known = engine.memory.get(page);
         if let Some(entry) = known.as_ref().filter(|entry| engine.is_current(page, entry, now)) {
             return Some((entry.page.clone(), engine.decide(entry, reuse, now)));
         }
@@ -146,8 +147,11 @@ impl Engine {
         let stale = freshness == Freshness::Stale;
         let leased_until = view.lock.map_or(0, |lock| lock.lease_expires_at);
         let check = MetadataCheck { before, stale, invalidated, leased_until, superseded: false };
-        let body = match &view.meta {
-            Some(meta) if freshness != Freshness::MustNotServe => self.read_body(page, meta, check).await,
+        let meta = view.meta.map(Arc::new);
+        let body = match &meta {
+            Some(meta) if freshness != Freshness::MustNotServe => {
+                self.read_body(page, &Metadata::new(meta.clone(), check, Duration::ZERO).into()).await
+            }
             Some(meta) => {
                 self.memory.remove_generation(page, &meta.generation);
                 BodyLookup::None
@@ -156,7 +160,7 @@ impl Engine {
             // only while the table is unreachable.
             None => BodyLookup::None,
         };
-        let found = Arc::new(LookupResult { meta: view.meta, freshness, check, body });
+        let found = Arc::new(LookupResult { meta, freshness, check, body });
         self.recent_lookups.record(page, &found);
         Ok(found)
     }

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use super::body_lookup::BodyLookup;
 use super::fallback::unpublished_page;
-use super::memory::{Entry, MetadataCheck};
+use super::memory::{Entry, Metadata, MetadataCheck};
 use super::render_fn::RenderFn;
 use super::wait::WaitLimit;
 use super::{CachedPage, Engine, FailedStore, Phase};
@@ -229,7 +229,7 @@ impl Engine {
                 self.write_breakers.record_published(false);
                 self.published(page, meta, rendered, check, took).await
             }
-            Ok(Outcome::AlreadyFresh(meta)) => self.stored(page, &meta, check, false).await,
+            Ok(Outcome::AlreadyFresh(meta)) => self.stored(page, meta, check, false).await,
             Ok(Outcome::Declined) if is_uncacheable => RegenerateResult::Declined,
             Ok(declined @ (Outcome::Declined | Outcome::Invalidated)) => {
                 if declined == Outcome::Invalidated {
@@ -301,12 +301,13 @@ impl Engine {
     async fn stored(
         self: &Arc<Self>,
         page: &PageKey,
-        meta: &Meta,
+        meta: Meta,
         check: MetadataCheck,
         rendered_here: bool,
     ) -> RegenerateResult {
-        let body = match self.read_body(page, meta, check).await {
-            BodyLookup::Pending => self.await_body(page, meta, check).await,
+        let metadata = Metadata::new(meta.into(), check, Duration::ZERO).into();
+        let body = match self.read_body(page, &metadata).await {
+            BodyLookup::Pending => self.await_body(page, &metadata).await,
             body => body,
         };
         match body {
@@ -333,7 +334,7 @@ impl Engine {
         let cached = match (known, rendered.and_then(|rendered| rendered.bytes)) {
             (Some(entry), _) => CachedPage::with_body(meta, entry.page.body.clone()),
             (None, Some(bytes)) => CachedPage::new(meta, Body { bytes, ..Body::default() }),
-            (None, None) => return self.stored(page, &meta, check, true).await,
+            (None, None) => return self.stored(page, meta, check, true).await,
         };
         let entry = self.insert(page, Entry::new(cached.into(), check, took));
         RegenerateResult::Page { entry, rendered_here: true }

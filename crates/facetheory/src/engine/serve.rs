@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tabletheory::Timestamp;
 
 use super::body_lookup::BodyLookup;
 use super::lookup::LookupResult;
-use super::memory::{Entry, MetadataCheck, Snapshot};
+use super::memory::{Entry, Metadata, MetadataCheck, Snapshot};
 use super::next_step::{LastRender, Situation, Step, next_step};
 use super::render::{RegenerateResult, Regeneration};
 use super::render_fn::RenderFn;
@@ -105,7 +106,8 @@ impl Request<'_> {
                 {
                     return ControlFlow::Break(served);
                 }
-                engine.await_body(page, meta, found.check).await
+                let metadata = Metadata::new(meta.clone(), found.check, Duration::ZERO);
+                engine.await_body(page, &metadata.into()).await
             }
             _ => found.body.clone(),
         };

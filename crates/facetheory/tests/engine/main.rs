@@ -2,6 +2,7 @@
 
 mod announcements;
 mod background;
+mod evicted;
 mod feed;
 mod feed_limits;
 mod feed_publish;

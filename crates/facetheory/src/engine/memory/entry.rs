@@ -1,5 +1,6 @@
 //! A page in memory, with the metadata that was read from the table.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,13 +8,24 @@ use std::time::Duration;
 use tabletheory::Timestamp;
 
 use super::invalidations::InvalidationCount;
-use crate::engine::cached_page::CachedPage;
+use crate::engine::cached_page::{CachedPage, weight_of};
+use crate::protocol::Meta;
 
-/// A page in memory, and the result of the last check against the table. Another check makes another entry.
+/// A page in memory: its metadata, and its body.
 #[derive(Debug)]
 pub(in crate::engine) struct Entry {
     pub(in crate::engine) page: Arc<CachedPage>,
+    pub(super) metadata: Arc<Metadata>,
     /// The bytes that this entry counts for. They must not change while it is in the cache.
+    pub(super) weight: usize,
+}
+
+/// The metadata of a page, and the result of the last check against the table. Another check makes another one. It stays in
+/// memory after the body was evicted.
+#[derive(Debug)]
+pub(in crate::engine) struct Metadata {
+    pub(in crate::engine) meta: Arc<Meta>,
+    /// The bytes of memory that this takes.
     pub(super) weight: usize,
     pub(in crate::engine) check: MetadataCheck,
     /// How long the page took to render; zero if it was not rendered by this process.
@@ -26,14 +38,40 @@ pub(in crate::engine) struct Entry {
 
 impl Entry {
     pub(in crate::engine) fn new(page: Arc<CachedPage>, check: MetadataCheck, render_time: Duration) -> Self {
-        let (weight, leased_until) = (page.weight(), AtomicI64::new(check.leased_until));
-        let known_changes = AtomicU64::new(check.before.known_changes);
-        Entry { page, weight, check, render_time, leased_until, known_changes }
+        let metadata = Metadata::new(page.meta.clone(), check, render_time);
+        Entry::with_metadata(page, metadata.into())
+    }
+
+    /// A page whose body was read after its metadata.
+    pub(in crate::engine) fn with_metadata(page: Arc<CachedPage>, metadata: Arc<Metadata>) -> Self {
+        let weight = metadata.weight + page.weight();
+        Entry { page, metadata, weight }
+    }
+
+    pub(in crate::engine) fn has_metadata(&self, metadata: &Arc<Metadata>) -> bool {
+        Arc::ptr_eq(&self.metadata, metadata)
     }
 
     /// This page after another check.
     pub(in crate::engine) fn checked_again(&self, check: MetadataCheck) -> Self {
         Entry::new(self.page.clone(), check, self.render_time)
+    }
+}
+
+impl Deref for Entry {
+    type Target = Metadata;
+
+    fn deref(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl Metadata {
+    pub(in crate::engine) fn new(meta: Arc<Meta>, check: MetadataCheck, render_time: Duration) -> Self {
+        let leased_until = AtomicI64::new(check.leased_until);
+        let known_changes = AtomicU64::new(check.before.known_changes);
+        let weight = size_of::<Metadata>() + weight_of(&meta);
+        Metadata { meta, weight, check, render_time, leased_until, known_changes }
     }
 
     pub(in crate::engine) fn is_leased(&self, now: Timestamp) -> bool {

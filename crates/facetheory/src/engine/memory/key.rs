@@ -14,6 +14,13 @@ pub(in crate::engine) struct MemoryKey {
     pub(super) cache_key: Box<str>,
 }
 
+impl MemoryKey {
+    /// The number of its bytes.
+    pub(super) fn len(&self) -> usize {
+        self.cache_key.len() + self.tenant.as_ref().map_or(0, |tenant| tenant.len())
+    }
+}
+
 impl From<&PageKey> for MemoryKey {
     fn from(page: &PageKey) -> Self {
         let tenant = page.tenant().map(|tenant| tenant.as_str().into());

@@ -1,6 +1,7 @@
 //! The memory tier: pages that this process has served, bounded by their bytes.
 
 mod entry;
+mod evicted;
 mod invalidations;
 mod key;
 
@@ -9,11 +10,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quick_cache::sync::{Cache, DefaultLifecycle, EntryAction, EntryResult};
-use quick_cache::{UnitWeighter, Weighter};
+use quick_cache::{Equivalent as _, UnitWeighter, Weighter};
 use tabletheory::{Random, Timestamp};
 
 use self::entry::millis;
-pub(super) use self::entry::{Entry, MetadataCheck, Snapshot};
+pub(super) use self::entry::{Entry, Metadata, MetadataCheck, Snapshot};
+use self::evicted::{CollectEvicted, Evicted, EvictedPages, SHARE};
 use self::invalidations::Invalidations;
 pub(super) use self::key::{MemoryKey, MemoryKeyRef, SecretHasher};
 
@@ -32,7 +34,9 @@ const MAX_UNSERVABLE: usize = 1024;
 /// Pages in memory.
 #[derive(Debug)]
 pub(super) struct Memory {
-    pages: Cache<MemoryKey, Arc<Entry>, ByWeight, SecretHasher>,
+    pages: Cache<MemoryKey, Arc<Entry>, ByWeight, SecretHasher, CollectEvicted>,
+    /// The metadata of pages whose bodies are not in memory any more.
+    evicted: EvictedPages,
     invalidations: Invalidations,
     /// Generations that must not be served, according to the table.
     unservable: Cache<MemoryKey, Unservable, UnitWeighter, SecretHasher>,
@@ -52,17 +56,18 @@ struct ByWeight;
 
 impl Weighter<MemoryKey, Arc<Entry>> for ByWeight {
     fn weight(&self, key: &MemoryKey, entry: &Arc<Entry>) -> u64 {
-        let key = key.cache_key.len() + key.tenant.as_ref().map_or(0, |tenant| tenant.len());
-        OVERHEAD + u64::try_from(key + entry.weight).unwrap_or(u64::MAX / 2)
+        OVERHEAD + u64::try_from(key.len() + entry.weight).unwrap_or(u64::MAX / 2)
     }
 }
 
 impl Memory {
     pub(super) fn new(max_bytes: u64, random: &dyn Random, changes: Arc<KnownChanges>) -> Self {
+        let (for_metadata, max_bytes) = (max_bytes / SHARE, max_bytes - max_bytes / SHARE);
         let items = usize::try_from(max_bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX).max(16);
         let hasher = SecretHasher::new(random);
         Memory {
-            pages: Cache::with(items, max_bytes, ByWeight, hasher.clone(), DefaultLifecycle::default()),
+            pages: Cache::with(items, max_bytes, ByWeight, hasher.clone(), CollectEvicted),
+            evicted: EvictedPages::new(for_metadata, hasher.clone()),
             invalidations: Invalidations::new(hasher.clone()),
             unservable: Cache::with(
                 MAX_UNSERVABLE,
@@ -86,10 +91,33 @@ impl Memory {
 
     /// Stores a page, and returns its entry even if that is too large for the cache.
     pub(super) fn insert(&self, page: &PageKey, entry: Entry) -> Arc<Entry> {
-        let entry = Arc::new(entry);
-        self.pages.insert(page.into(), entry.clone());
+        let (entry, mut evicted) = (Arc::new(entry), Evicted::new());
+        self.pages.insert_with_lifecycle(page.into(), entry.clone(), &mut evicted);
+        self.keep_metadata(page, &entry, evicted);
         self.remove_if_unservable(page, &entry);
         entry
+    }
+
+    /// Keeps the metadata of the pages that the insert of this one has evicted.
+    fn keep_metadata(&self, page: &PageKey, inserted: &Arc<Entry>, evicted: Evicted) {
+        // A new entry replaces the metadata of an earlier one, and is evicted itself if it is too large.
+        self.evicted.remove(page);
+        let page = MemoryKeyRef::from(page);
+        for (key, entry) in evicted {
+            if Arc::ptr_eq(&entry, inserted) || !page.equivalent(&key) {
+                self.evicted.insert(key, &entry);
+            }
+        }
+    }
+
+    /// The metadata of a page whose body is not in memory any more.
+    pub(super) fn evicted(&self, page: &PageKey) -> Option<Arc<Metadata>> {
+        self.evicted.get(page).filter(|metadata| !self.is_unservable(page, metadata))
+    }
+
+    /// Forgets the metadata of a page whose body is not in memory any more.
+    pub(super) fn forget_evicted(&self, page: &PageKey) {
+        self.evicted.remove(page);
     }
 
     /// Removes a page that was hard invalidated while it was read. Called after an insert: an invalidation is recorded
@@ -101,14 +129,14 @@ impl Memory {
         }
     }
 
-    /// Whether this process knows that an entry was hard invalidated since its metadata was read.
-    pub(super) fn is_unservable(&self, page: &PageKey, entry: &Entry) -> bool {
+    /// Whether this process knows that a page was hard invalidated since its metadata was read.
+    pub(super) fn is_unservable(&self, page: &PageKey, metadata: &Metadata) -> bool {
         let known = (!self.unservable.is_empty()).then(|| self.unservable.get(&MemoryKeyRef::from(page)));
         let is_known = known.flatten().is_some_and(|unservable| {
-            let generation = entry.page.generation();
+            let generation = &metadata.meta.generation;
             *unservable.s3_key == *generation.s3_key && generation.generated_at <= unservable.generated_at
         });
-        is_known || entry.check.before.invalidations.hard != self.invalidations.count(page).hard
+        is_known || metadata.check.before.invalidations.hard != self.invalidations.count(page).hard
     }
 
     /// Counts an entry anew whose page has become heavier, if it is still in memory.
@@ -125,8 +153,9 @@ impl Memory {
         if let EntryResult::Replaced(guard, _) =
             self.pages.entry(&MemoryKey::from(page), Some(Duration::ZERO), replace_same)
         {
-            let other = Arc::new(other);
-            if guard.insert(other.clone()).is_ok() {
+            let (other, mut evicted) = (Arc::new(other), Evicted::new());
+            if guard.insert_with_lifecycle(other.clone(), &mut evicted).is_ok() {
+                self.keep_metadata(page, &other, evicted);
                 self.remove_if_unservable(page, &other);
             }
         }
@@ -134,11 +163,12 @@ impl Memory {
 
     fn remove(&self, page: &PageKey) {
         self.pages.remove(&MemoryKeyRef::from(page));
+        self.evicted.remove(page);
     }
 
-    /// The number of entries, and the bytes that they count for.
+    /// The number of entries, and the bytes that they and the metadata of evicted pages count for.
     pub(super) fn size(&self) -> (usize, u64) {
-        (self.pages.len(), self.pages.weight())
+        (self.pages.len(), self.pages.weight() + self.evicted.weight())
     }
 
     /// The invalidations of a page that this process has made until now.
@@ -153,8 +183,10 @@ impl Memory {
         self.remove(page);
         if page.has_variants() {
             let (tenant, prefix) = (page.tenant().map(Tenant::as_str), page.variant_prefix());
-            self.pages
-                .retain(|key, _| key.tenant.as_deref() != tenant || !key.cache_key.starts_with(&*prefix));
+            let is_other =
+                |key: &MemoryKey| key.tenant.as_deref() != tenant || !key.cache_key.starts_with(&*prefix);
+            self.pages.retain(|key, _| is_other(key));
+            self.evicted.retain(is_other);
         }
     }
 
@@ -176,15 +208,15 @@ impl Memory {
         self.invalidations.all.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether the metadata of an entry was read recently enough. After the clock was set back it was not.
+    /// Whether metadata was read recently enough. After the clock was set back it was not.
     pub(super) fn is_current(
         &self,
         page: &PageKey,
-        entry: &Entry,
+        metadata: &Metadata,
         now: Timestamp,
         max_age: Duration,
     ) -> bool {
-        let before = entry.check.before;
+        let before = metadata.check.before;
         let age = now.millis() - before.at.millis();
         (0..millis(max_age)).contains(&age) && before.invalidations == self.invalidations.count(page)
     }
@@ -237,6 +269,53 @@ mod tests {
         assert!(memory.get(&page).is_none(), "it was read before");
         memory.insert(&page, newer);
         assert_eq!(memory.get(&page).expect("an entry").page.bytes(), "second");
+    }
+
+    /// Stores a page, and then others, which are used more often, until its body is evicted.
+    fn insert_and_evict(memory: &Memory, page: &PageKey, body: &'static str) -> Arc<Entry> {
+        let inserted = memory.insert(page, entry(memory, page, body));
+        for number in 0..100_000 {
+            let other = PageKey::new(format!("/{body}/{number}")).expect("a page");
+            memory.insert(&other, entry(memory, &other, "other"));
+            memory.get(&other);
+            if memory.peek(page).is_none() {
+                return inserted;
+            }
+        }
+        panic!("the page is not evicted");
+    }
+
+    #[test]
+    fn the_metadata_of_an_evicted_page_stays_until_the_page_is_replaced() {
+        let (memory, page) = memory();
+        let first = insert_and_evict(&memory, &page, "first");
+        first.set_known_changes(7);
+        let kept = memory.evicted(&page).expect("metadata");
+        assert_eq!((&*kept.meta.generation.s3_key, kept.known_changes()), ("first", 7));
+        memory.insert(&page, entry(&memory, &page, "second"));
+        assert!(memory.evicted(&page).is_none(), "the page is in memory");
+        insert_and_evict(&memory, &page, "second");
+        assert_eq!(memory.evicted(&page).expect("metadata").meta.generation.s3_key, "second");
+        assert!(memory.size().1 <= 1 << 20, "bodies and metadata share the bytes");
+    }
+
+    #[test]
+    fn the_metadata_of_a_page_that_must_not_be_served_does_not_stay() {
+        let (memory, page) = memory();
+        let page = page.with_variants();
+        let variant = page.variant("1").expect("a variant");
+        for invalidated in [&page, &variant] {
+            insert_and_evict(&memory, &variant, "first");
+            assert!(memory.evicted.get(&variant).is_some());
+            memory.invalidate_hard(invalidated);
+            assert!(memory.evicted.get(&variant).is_none(), "hard invalidated");
+        }
+        let entry = insert_and_evict(&memory, &variant, "second");
+        memory.remove_generation(&variant, &entry.meta.generation);
+        assert!(memory.evicted.get(&variant).is_none(), "forbidden by the table");
+        // An insert that evicted the page before may store its metadata only now.
+        memory.evicted.insert((&variant).into(), &entry);
+        assert!(memory.evicted(&variant).is_none());
     }
 
     #[test]
