@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
-use facetheory::Isr;
 
 use crate::config::{Config, LogSample};
-use crate::serve::{Server, Settings, embedded};
+use crate::serve::{Server, Settings, open};
 use crate::{admin, log, print};
 
 /// The configuration of the demo. `site` makes cache keys independent of the port.
@@ -58,7 +57,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let console = admin.as_ref().map(admin::Listener::address).transpose()?;
     let site = origin::start(console).await?;
     let settings = Settings::new(config, site, Some(arguments.listen))?;
-    let engine = Isr::builder(embedded(data).await?);
+    let engine = open(&settings.config.store, &settings.config.timeouts).await?;
     let server = Server::bind(settings.clone(), engine, admin, log.access(LogSample::default())).await?;
     print(&introduction(&server.url(), console, data))?;
     server.run(|| Ok(settings.clone())).await

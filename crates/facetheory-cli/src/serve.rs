@@ -17,7 +17,7 @@ use crate::{admin, config, log, print};
 pub(crate) use gc::GcTask;
 pub(crate) use server::Server;
 pub(crate) use settings::{DEFAULT_FILE, Settings};
-pub(crate) use store::{StoreLocation, Stores, embedded, is_embedded, open};
+pub(crate) use store::{StoreLocation, Stores, is_embedded, open};
 
 /// Run the caching gateway in front of an origin.
 ///

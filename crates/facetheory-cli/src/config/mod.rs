@@ -38,7 +38,7 @@ pub(crate) use network::Network;
 pub(crate) use origin::Origin;
 pub(crate) use rule::Rule;
 pub(crate) use rules::{Rules, WrittenRule};
-pub(crate) use store::{KeyForm, Store};
+pub(crate) use store::{FeedChoice, KeyForm, Store};
 pub(crate) use timeouts::Timeouts;
 
 use diagnostic::Diagnostics;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use facetheory::KeyScheme;
 use serde::Serialize;
+use tabletheory::Address;
 use toml::de::DeValue;
 
 use super::section::{Section, table};
@@ -38,8 +39,8 @@ table! {
         key_form: KeyForm = KeyForm::Default, choice;
         /// The form in which rows name the objects of bodies.
         pointers: Pointers = Pointers::Absolute, choice;
-        /// Which processes write the table.
-        feed: FeedChoice = FeedChoice::Mixed, choice;
+        /// Which processes write the table; unset, it depends on the table.
+        feed: Option<FeedChoice> = None, optional(choice);
     }
     check
 }
@@ -99,6 +100,16 @@ pub(crate) enum FeedChoice {
     Exclusive,
 }
 
+impl FeedChoice {
+    /// The choice for a table if none is configured. Services in other languages can write only a table on DynamoDB.
+    pub(crate) fn default_of(table: &Address) -> Self {
+        match table {
+            Address::Memory | Address::Sqlite(_) => FeedChoice::Exclusive,
+            _ => FeedChoice::Mixed,
+        }
+    }
+}
+
 impl From<FeedChoice> for facetheory::Feed {
     fn from(choice: FeedChoice) -> Self {
         match choice {
@@ -125,7 +136,7 @@ impl Store {
             (KeyForm::Default, Keys::Raw) => "keys = \"raw\"",
             (KeyForm::Default, Keys::Hashed) => return None,
         };
-        (self.feed == FeedChoice::Exclusive).then(|| {
+        (self.feed == Some(FeedChoice::Exclusive)).then(|| {
             format!(
                 "`feed = \"exclusive\"` with `{keys}`: these are the keys of TypeScript services, which do not write the change \
                  feed; pages that such a service changes in the table are served as they were until their interval ends; \
@@ -152,7 +163,7 @@ impl Store {
 
 fn table_url(value: &DeValue<'_>) -> Result<String, String> {
     let text = string(value)?;
-    text.parse::<tabletheory::Address>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+    text.parse::<Address>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn bodies(value: &DeValue<'_>) -> Result<String, String> {

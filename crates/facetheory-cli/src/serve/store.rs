@@ -9,7 +9,7 @@ use facetheory::{Bodies, DynamoMetrics, Environment, Isr, IsrBuilder, PageStore,
 use tabletheory::{Address, DynamoSettings, DynamoTable, Table};
 
 use super::settings::DEFAULT_DATA;
-use crate::config::{Store, Timeouts};
+use crate::config::{FeedChoice, Store, Timeouts};
 use crate::table;
 
 /// The options of the command line that name the store.
@@ -51,7 +51,7 @@ pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilde
         .table_timeout(timeouts.table)
         .memory(store.memory)
         .metadata_max_age(store.metadata_max_age)
-        .feed(store.feed.into());
+        .feed(store.feed.unwrap_or_else(|| FeedChoice::default_of(&stores.table)).into());
     if let Some(deployment) = &store.deployment {
         builder = builder.deployment(deployment);
     }
@@ -68,12 +68,6 @@ pub(crate) fn is_embedded(store: &Store) -> Result<bool> {
         (None, None, None) => environment(|name| std::env::var(name))?.is_none(),
         (None, _, _) => false,
     })
-}
-
-/// Opens the embedded store in a directory.
-pub(crate) async fn embedded(data: &Path) -> Result<Pages> {
-    let stores = Stores::embedded(data);
-    stores.pages(stores.open_table().await?, &Store::default()).await
 }
 
 /// The addresses of the table and of the bodies.
@@ -163,5 +157,16 @@ mod tests {
         assert_eq!(whole.expect("a store").expect("a store").bodies, "s3://bucket/isr");
         let half = with(&[("CACHE_TABLE", "pages")]).expect_err("no bodies");
         assert!(half.to_string().contains("FACETHEORY_ISR_BUCKET"), "{half}");
+    }
+
+    #[test]
+    fn by_default_the_gateway_relies_on_the_feed_of_a_table_that_only_facetheory_writes() {
+        for (table, feed) in [
+            ("sqlite:table.db", FeedChoice::Exclusive),
+            ("memory:", FeedChoice::Exclusive),
+            ("dynamodb:pages", FeedChoice::Mixed),
+        ] {
+            assert_eq!(FeedChoice::default_of(&table.parse().expect("an address")), feed, "{table}");
+        }
     }
 }

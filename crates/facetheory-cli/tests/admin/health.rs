@@ -20,6 +20,13 @@ fn a_gateway_that_can_serve_is_alive_and_ready() {
 }
 
 #[test]
+fn a_gateway_with_the_embedded_store_relies_on_the_change_feed() {
+    let gateway = Gateway::start(&Origin::start());
+    let is_complete = || gateway.get("/metrics").body.contains("\nfacetheory_feed_complete 1");
+    eventually("the feed is read", is_complete);
+}
+
+#[test]
 fn root_certificates_are_needed_only_for_an_https_origin() {
     let bare = || {
         let mut command = facetheory();
