@@ -13,15 +13,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
-    Result,
+    CopyOptions, Error, Extensions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
 };
 use parking_lot::Mutex;
 use tabletheory::{BlobInfo, Kind, SqliteBlobs, Timestamp};
@@ -32,6 +32,10 @@ const FILE: &str = "bodies.db";
 const MAX_BLOB_BYTES: usize = 256 * 1024;
 /// How many blobs are listed with one read.
 const BLOBS_PER_READ: u32 = 500;
+
+/// Marks an object whose bytes and name were compared with its checksum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verified;
 
 /// Objects below a directory.
 #[derive(Debug)]
@@ -183,18 +187,22 @@ impl ObjectStore for EmbeddedObjects {
             }
             Err(cause) => return Err(generic(cause)),
         };
-        let meta = meta(blob.info);
+        let meta = meta(location.clone(), &blob.info);
         options.check_preconditions(&meta)?;
-        let bytes = Bytes::from(blob.bytes);
+        let mut bytes = Bytes::from(blob.bytes);
         let range = match &options.range {
             Some(range) => range.as_range(meta.size).map_err(|cause| generic(cause.to_string()))?,
             None => 0..meta.size,
         };
         // The bounds are those of bytes in memory.
         let bound = |at: u64| usize::try_from(at).unwrap_or(bytes.len()).min(bytes.len());
-        let part = bytes.slice(bound(range.start)..bound(range.end));
-        let payload = GetResultPayload::Stream(stream::once(async { Ok(part) }).boxed());
-        Ok(GetResult { payload, meta, range, attributes: Default::default(), extensions: Default::default() })
+        let (start, end) = (bound(range.start), bound(range.end));
+        bytes.truncate(end);
+        bytes.advance(start);
+        let payload = GetResultPayload::Stream(stream::iter([Ok(bytes)]).boxed());
+        let mut extensions = Extensions::new();
+        extensions.insert(Verified);
+        Ok(GetResult { payload, meta, range, attributes: Default::default(), extensions })
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
@@ -255,7 +263,14 @@ fn blobs(blobs: Arc<SqliteBlobs>, prefix: String) -> BoxStream<'static, Result<O
         async move {
             let read = blobs.list(&prefix, after.as_deref(), BLOBS_PER_READ).await.map_err(generic)?;
             let next = read.last().map(|last| Some(last.name.clone()));
-            Ok::<_, Error>(next.map(|next| (stream::iter(read.into_iter().map(|blob| Ok(meta(blob)))), next)))
+            Ok::<_, Error>(next.map(|next| {
+                (
+                    stream::iter(
+                        read.into_iter().map(|blob| Ok(meta(Path::from(blob.name.as_str()), &blob))),
+                    ),
+                    next,
+                )
+            }))
         }
     };
     stream::try_unfold(None, read).try_flatten().boxed()
@@ -340,9 +355,9 @@ fn is_own_file(object: &ObjectMeta) -> bool {
     object.location.as_ref().starts_with(FILE)
 }
 
-fn meta(blob: BlobInfo) -> ObjectMeta {
+fn meta(location: Path, blob: &BlobInfo) -> ObjectMeta {
     ObjectMeta {
-        location: Path::from(blob.name),
+        location,
         last_modified: stored_at(blob.stored_at).into(),
         size: blob.length,
         e_tag: None,

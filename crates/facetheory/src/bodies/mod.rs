@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{Attributes, ObjectStore, ObjectStoreExt as _};
+use object_store::{Attributes, GetResult, ObjectStore, ObjectStoreExt as _};
 use tabletheory::{Random, Timestamp};
 
 use self::create::{Created, create};
@@ -165,7 +165,8 @@ impl Bodies {
         Err(Error::bodies_unavailable("all S3 keys that were tried for a body are taken; try again"))
     }
 
-    /// Reads a body. Returns `None` if it does not exist, or does not have this digest.
+    /// Reads a body. Returns `None` if it does not exist, or is damaged: it does not have this digest, or not the checksum
+    /// that the embedded store has of each small body, in place of which no digest is computed.
     ///
     /// The S3 key may have the prefix or not, or the form `s3://bucket/key`, as rows of other services have it.
     ///
@@ -188,9 +189,9 @@ impl Bodies {
                 Err(object_store::Error::PermissionDenied { .. }) if !self.is_below_prefix(path) => continue,
                 Err(cause) => return Err(unreadable(cause)),
             };
-            let attributes = found.attributes.clone();
+            let (attributes, is_verified) = (found.attributes.clone(), is_verified(&found));
             let bytes = found.bytes().await.map_err(unreadable)?;
-            if digest.is_some_and(|digest| digest != self::digest(&bytes)) {
+            if !is_verified && digest.is_some_and(|digest| digest != self::digest(&bytes)) {
                 tracing::warn!(s3_key, "a body is damaged: its digest differs from the one in its row");
                 continue;
             }
@@ -248,6 +249,17 @@ pub(crate) fn object_path(s3_key: &str) -> Result<Path> {
 
 pub(crate) fn unavailable(what: &str, cause: object_store::Error) -> Error {
     Error::bodies_unavailable(format!("{what}; check the object storage and try again")).caused_by(cause)
+}
+
+/// Whether the store has compared the bytes of an object with a checksum.
+#[cfg(feature = "sqlite")]
+fn is_verified(object: &GetResult) -> bool {
+    object.extensions.get::<embedded::Verified>().is_some()
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn is_verified(_: &GetResult) -> bool {
+    false
 }
 
 /// `sha256:` and the hexadecimal digest of a body.

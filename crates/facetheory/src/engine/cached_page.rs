@@ -52,10 +52,12 @@ impl CachedPage {
     /// The memory that is reserved for each header that `Vary` names.
     pub(crate) const DERIVED_BYTES_PER_VARY: usize = 32;
 
-    /// Copies the bytes of the body. A body that was read from a connection is often a slice of a larger buffer, and would
-    /// keep all of that buffer in memory.
+    /// Copies the bytes of the body, unless they have a buffer of their own. A body that was read from a connection is often
+    /// a slice of a larger buffer, and would keep all of that buffer in memory.
     pub(crate) fn new(meta: impl Into<Arc<Meta>>, body: Body) -> Self {
-        let body = Body { bytes: Bytes::copy_from_slice(&body.bytes), ..body };
+        let mut bytes = Vec::from(body.bytes);
+        bytes.shrink_to_fit();
+        let body = Body { bytes: bytes.into(), ..body };
         let (compressed, is_being_compressed) = (OnceLock::new(), AtomicBool::new(false));
         CachedPage::with_body(meta, Arc::new(CachedBody { body, compressed, is_being_compressed }))
     }

@@ -58,7 +58,11 @@ async fn a_body_is_stored_once_read_checked_and_deleted() {
             assert_eq!(body.status, Some(200), "{name}");
             assert_eq!(body.content_type.as_deref(), Some("text/html; charset=utf-8"), "{name}");
         }
-        assert_eq!(bodies.get(&stored.s3_key, Some("sha256:other")).await.expect(name), None, "{name}");
+        // The embedded store has a checksum of each small body, so its digest is not computed.
+        let large = bodies.put(&page, NOW, vec![b'x'; 1 << 20].into(), &content, &SystemRandom).await;
+        let large = large.expect(name).s3_key;
+        assert_eq!(bodies.get(&large, Some("sha256:other")).await.expect(name), None, "{name}");
+        bodies.delete(&large).await.expect(name);
         bodies.delete(&stored.s3_key).await.expect(name);
         bodies.delete(&stored.s3_key).await.expect("deleting twice is not an error");
         assert_eq!(bodies.get(&stored.s3_key, None).await.expect(name), None, "{name}");
@@ -175,7 +179,10 @@ async fn a_body_is_read_and_deleted_in_every_form_of_its_key() {
             for form in &forms {
                 let body = bodies.get(form, Some(&stored.digest)).await.expect(name);
                 assert_eq!(body.expect("a body").bytes, "body", "{name}: {form}");
-                assert_eq!(bodies.get(form, Some("sha256:0")).await.expect(name), None, "{name}: {form}");
+                // A small body of the embedded store has a checksum in place of the digest.
+                if name != "files" {
+                    assert_eq!(bodies.get(form, Some("sha256:0")).await.expect(name), None, "{name}: {form}");
+                }
             }
             bodies.delete(key).await.expect(name);
             bodies.delete(key).await.expect("deleting twice is not an error");
