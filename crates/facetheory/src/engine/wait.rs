@@ -1,6 +1,9 @@
 //! Waits until another process has rendered a page.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tabletheory::{Backoff, Random};
@@ -15,6 +18,12 @@ use crate::{PageKey, RegenerateReason};
 /// The pauses between two reads of a page that another process renders: 20 ms to 1 s on average, a quarter more or less.
 const POLLING: Backoff =
     Backoff::new(Duration::from_millis(25), Duration::from_millis(1250)).with_factor(1.5).with_jitter(0.4);
+
+/// A read of an embedded table takes microseconds and costs nothing, so a request waits at most a twentieth longer than
+/// the render takes, ...
+const EMBEDDED_PAUSES: u32 = 20;
+/// ... or this much longer.
+const EMBEDDED_PAUSE: Duration = Duration::from_millis(15);
 
 impl Engine {
     /// Reads a page from time to time until another process has rendered it. Returns `None` if the lease becomes free
@@ -34,8 +43,16 @@ impl Engine {
                 return Some(RegenerateResult::TimedOut);
             };
             tokio::time::sleep(pause).await;
+            let mut read = pin!(tokio::time::timeout_at(limit.end, self.read(page)));
+            let read = match poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await {
+                Poll::Ready(read) => {
+                    limit.is_embedded = true;
+                    read
+                }
+                Poll::Pending => read.await,
+            };
             // The wait continues if the table is unreachable for a moment.
-            let Ok(Ok(found)) = tokio::time::timeout_at(limit.end, self.read(page)).await else { continue };
+            let Ok(Ok(found)) = read else { continue };
             if let (BodyLookup::Found(entry), Some(meta)) = (&found.body, &found.meta)
                 && found.freshness == Freshness::Fresh
                 && !reason.still_applies(meta, self.now())
@@ -63,15 +80,19 @@ impl Engine {
 
 /// How long a request still waits for another process.
 pub(super) struct WaitLimit {
+    began: Instant,
     end: Instant,
     polls: u32,
+    /// Whether a read was complete at once, as those of embedded tables are.
+    is_embedded: bool,
 }
 
 impl WaitLimit {
     pub(super) fn new(wait: Duration) -> Self {
         // Later times may not be representable.
         const LONGEST: Duration = Duration::from_secs(365 * 86_400);
-        WaitLimit { end: Instant::now() + wait.min(LONGEST), polls: 0 }
+        let began = Instant::now();
+        WaitLimit { began, end: began + wait.min(LONGEST), polls: 0, is_embedded: false }
     }
 
     /// The pause before the next read: longer than the last one, but neither past the time when the lease is free nor past
@@ -81,8 +102,12 @@ impl WaitLimit {
         if left.is_zero() {
             return None;
         }
-        let pause = POLLING.delay(self.polls, random);
+        let mut pause = POLLING.delay(self.polls, random);
         self.polls = self.polls.saturating_add(1);
+        if self.is_embedded {
+            let elapsed = now.saturating_duration_since(self.began);
+            pause = pause.min((elapsed / EMBEDDED_PAUSES).max(EMBEDDED_PAUSE));
+        }
         Some(pause.min(free_in).min(left))
     }
 }
@@ -95,7 +120,8 @@ mod tests {
     #[test]
     fn pauses_grow_but_not_past_a_free_lease_or_the_end_of_the_wait() {
         let (mut now, random) = (Instant::now(), SeededRandom::new(1));
-        let limit = |now| WaitLimit { end: now + Duration::from_secs(5), polls: 0 };
+        let limit =
+            |now| WaitLimit { began: now, end: now + Duration::from_secs(5), polls: 0, is_embedded: false };
         let lease = Duration::from_secs(30);
         let mut pauses = Vec::new();
         let mut waiting = limit(now);
@@ -108,5 +134,19 @@ mod tests {
         assert!(pauses.iter().all(|pause| *pause <= POLLING.longest()));
         let free_in = Duration::from_millis(7);
         assert_eq!(limit(now).next_pause(free_in, &random, now), Some(free_in));
+    }
+    #[test]
+    fn an_embedded_table_is_read_often_and_not_without_a_limit() {
+        let (began, random) = (Instant::now(), SeededRandom::new(1));
+        let (end, wait) = (began + Duration::from_secs(10), Duration::from_secs(30));
+        let mut waiting = WaitLimit { began, end, polls: 0, is_embedded: true };
+        let (mut now, mut reads) = (began, 0);
+        while let Some(pause) = waiting.next_pause(wait, &random, now) {
+            let elapsed = now - began;
+            assert!(pause <= EMBEDDED_PAUSE.max(elapsed / 20), "{pause:?} after {elapsed:?}");
+            now += pause;
+            reads += 1;
+        }
+        assert!(reads < 120, "{reads} reads in 10 s");
     }
 }

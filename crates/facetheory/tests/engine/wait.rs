@@ -29,6 +29,22 @@ async fn a_request_waits_no_longer_than_the_policy_says_even_if_the_table_is_slo
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_gets_the_page_that_another_process_renders_soon_after_if_the_table_responds_at_once() {
+    let site = Site::new();
+    let other = site.another();
+    let waiting = async {
+        // The other process has the lease by now.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let began = tokio::time::Instant::now();
+        (other.get("two").await, began.elapsed())
+    };
+    let render = Duration::from_millis(400);
+    let (_, (result, took)) = tokio::join!(site.get_slow(render, Ok(Rendered::html("one"))), waiting);
+    assert_eq!(result, served(State::WaitHit, "one"));
+    assert!(took <= render + render / 20, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_expired_lease_is_acquired_only_after_the_clock_skew_has_passed() {
     let site = Site::new();
     let mut terms = LeaseTerms::lasting(3 * SECOND);
