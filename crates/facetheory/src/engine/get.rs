@@ -10,7 +10,7 @@ use tabletheory::Timestamp;
 use tracing::Instrument as _;
 
 use super::memory::Entry;
-use super::render_fn::boxed_with_private;
+use super::render_fn::boxed_with_receiver;
 use super::serve::Request;
 use super::{
     BypassReason, CachedPage, GetResult, Isr, Offload, RenderResult, ReusePolicy, ServeDecision, Served,
@@ -22,7 +22,7 @@ use crate::{PageKey, Policy, RegenerateReason, Render, RenderContext, RenderErro
 pub(crate) enum FreshPage {
     /// The page is fresh and matches the request.
     Page(Served),
-    /// The page is for requests with other headers. Its `Vary` selects the variant for this request.
+    /// The `Vary` of this page does not match this request, but names the headers that identify the right variant.
     OtherVariant(Arc<CachedPage>),
 }
 
@@ -70,15 +70,15 @@ impl Isr {
         }
     }
 
-    /// Reads a page into memory, unless it is there and its metadata is recent. Returns whether it was read: the embedded
-    /// stores respond without waiting. With other stores the read continues as a task, which [`get_with`](Isr::get_with)
-    /// joins.
+    /// Reads a page into memory, unless it is there and its metadata is recent. Returns `true` only if the read finished in
+    /// one poll and found the page: the embedded stores respond without waiting. With other stores the read continues as a
+    /// task, which [`get_with`](Isr::get_with) joins.
     pub(crate) fn read_ahead(&self, page: &PageKey, policy: &Policy) -> bool {
         let engine = &self.engine;
         let now = engine.now();
         let known = engine.memory.get(page);
         let is_current = |entry: &Arc<Entry>| engine.is_current(page, entry, now);
-        // If every request has to read, none may use a read that was made for another one.
+        // With `metadata_max_age = 0`, every request reads for itself, so nothing would use a page that was read ahead.
         if engine.metadata_max_age.is_zero() || known.as_ref().is_some_and(is_current) {
             return false;
         }
@@ -118,14 +118,14 @@ impl Isr {
         R: Future<Output = Result<T, RenderError>> + Send + 'static,
     {
         let render = |context| async move {
-            RenderResult { outcome: render(context).await.map(Into::into), private: None::<()> }
+            RenderResult { outcome: render(context).await.map(Into::into), for_initiator: None::<()> }
         };
         self.get_with(page, policy, policy, None, render).await.0
     }
 
-    /// Like [`get`](Isr::get), where `reuse` decides how a cached page may be used, and `offload` may have a page that is
-    /// served meanwhile regenerated elsewhere. Also returns the private value of the render, if this request started it and
-    /// waited for it.
+    /// Like [`get`](Isr::get), where `reuse` decides how a cached page may be used, and `offload` may hand the regeneration
+    /// of a page that is served stale to another process. Also returns the value of the render for its initiator, if this
+    /// request started the render and waited for it.
     pub(crate) async fn get_with<P, F, R>(
         &self,
         page: &PageKey,
@@ -168,7 +168,7 @@ impl Isr {
         let page = &page.clone().with_interval(policy.revalidate);
         // Boxed, so that the future of a hit stays small.
         let span = tracing::debug_span!("get", page = %page.redacted(), route = page.route());
-        let (render, mut private) = boxed_with_private(render);
+        let (render, mut for_initiator) = boxed_with_receiver(render);
         let start = engine.memory.snapshot(page, now);
         let request = Request { engine, page, policy, reuse, offload, known, start };
         let result = Box::pin(request.serve(render)).instrument(span).await;
@@ -177,7 +177,7 @@ impl Isr {
         {
             engine.metrics.served(page, State::Bypass);
         }
-        (result, private.try_recv().ok())
+        (result, for_initiator.try_recv().ok())
     }
 
     /// Makes requests wait for each other's render of a page again, because a response to it was cacheable.

@@ -12,14 +12,15 @@ use crate::{Render, RenderContext, RenderError};
 #[derive(Debug)]
 pub(crate) struct RenderResult<P> {
     pub(crate) outcome: Result<Render, RenderError>,
-    /// For the request that started the render, and no other: for example, a response that must not be shared.
-    pub(crate) private: Option<P>,
+    /// For the request that started the render (the initiator), and no other: for example, a response that must not be
+    /// shared.
+    pub(crate) for_initiator: Option<P>,
 }
 
 impl<P> RenderResult<P> {
     /// A failure for all requests that wait for the render.
     pub(crate) fn failed(error: impl Into<RenderError>) -> Self {
-        RenderResult { outcome: Err(error.into()), private: None }
+        RenderResult { outcome: Err(error.into()), for_initiator: None }
     }
 }
 
@@ -41,11 +42,11 @@ where
     Box::new(move |context| Box::pin(async move { render(context).await.map(Into::into) }))
 }
 
-/// Boxes a render function, and returns the receiver of its private value.
+/// Boxes a render function, and returns the receiver of its value for the initiator.
 ///
 /// The value is sent before the outcome is returned, so it is there once the outcome has reached the request that started
 /// the render. A request that joins a render of another one drops its own function, and receives nothing.
-pub(super) fn boxed_with_private<P, F, R>(render: F) -> (RenderFn, oneshot::Receiver<P>)
+pub(super) fn boxed_with_receiver<P, F, R>(render: F) -> (RenderFn, oneshot::Receiver<P>)
 where
     P: Send + 'static,
     F: FnOnce(RenderContext) -> R + Send + 'static,
@@ -55,7 +56,7 @@ where
     let render = boxed(move |context| async move {
         let result = render(context).await;
         // The request may be gone.
-        let _ = result.private.map(|private| sender.send(private));
+        let _ = result.for_initiator.map(|value| sender.send(value));
         result.outcome
     });
     (render, receiver)

@@ -76,7 +76,7 @@ pub(crate) struct Limits {
 pub(crate) struct Received<'a> {
     /// Says who decides, and by which rule.
     pub(crate) route: &'a Route,
-    /// The client's method.
+    /// The client's method; GET where the origin's headers decide and the origin got a GET for a HEAD.
     pub(crate) method: &'a Method,
     /// The client's headers.
     pub(crate) request: &'a HeaderMap,

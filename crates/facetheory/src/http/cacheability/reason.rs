@@ -39,11 +39,11 @@ impl UncacheableReason {
     /// Whether the origin forbids caching the page.
     pub(crate) fn invalidates_page(&self) -> bool {
         let is_about_client = matches!(self, Self::Method | Self::Authorization | Self::Cookie);
-        !is_about_client && !self.is_technical()
+        !is_about_client && !self.is_limit_or_defect()
     }
 
     /// Whether the reason is a limit or a defect, not a statement of the origin about caching.
-    pub(crate) fn is_technical(&self) -> bool {
+    pub(crate) fn is_limit_or_defect(&self) -> bool {
         let is_limit = matches!(self, Self::TooLong { .. } | Self::TooManyHeaders | Self::TooManyPages);
         let is_defect = matches!(self, Self::UnreadableHeader(_) | Self::Empty | Self::NoLocation);
         is_limit || is_defect || *self == Self::ContentEncoded

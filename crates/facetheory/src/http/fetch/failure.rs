@@ -28,9 +28,9 @@ impl FailedRender {
         FailedRender { reason, response: None, unreachable: None }
     }
 
-    /// A failure for all requests that wait, and this response for the one that started the render.
-    pub(super) fn private(reason: UncacheableReason, response: Response<IsrBody>) -> Evaluated {
-        Evaluated { outcome: Err(FailedRender::new(reason).into()), private: Some(response) }
+    /// A failure for all requests that wait, and this response for the initiator: the request that started the render.
+    pub(super) fn for_initiator(reason: UncacheableReason, response: Response<IsrBody>) -> Evaluated {
+        Evaluated { outcome: Err(FailedRender::new(reason).into()), for_initiator: Some(response) }
     }
 
     /// A failure whose response was read to its end.
@@ -39,8 +39,8 @@ impl FailedRender {
         // A cookie is for one client, and not for the others that waited.
         if head.headers.contains_key(SET_COOKIE) {
             let failure = FailedRender { reason, response: None, unreachable };
-            let private = Some(Response::from_parts(head, bytes.into()));
-            return Evaluated { outcome: Err(failure.into()), private };
+            let for_initiator = Some(Response::from_parts(head, bytes.into()));
+            return Evaluated { outcome: Err(failure.into()), for_initiator };
         }
         let response = Some((head.status, head.headers, bytes));
         Evaluated::failed(FailedRender { reason, response, unreachable })
@@ -48,13 +48,13 @@ impl FailedRender {
 
     /// Returns the origin's response that explains an error, if it may be shared.
     pub(in crate::http) fn response_of(error: &crate::Error) -> Option<Response<IsrBody>> {
-        let (status, headers, bytes) = FailedRender::behind(error)?.response.as_ref()?;
+        let (status, headers, bytes) = FailedRender::cause_of(error)?.response.as_ref()?;
         Some(respond::response(*status, headers.clone(), bytes.clone().into()))
     }
 
-    /// Returns the status of a server error whose response was for another client alone.
-    pub(in crate::http) fn private_status(error: &crate::Error) -> Option<StatusCode> {
-        match FailedRender::behind(error)? {
+    /// Returns the status of a server error whose response only its initiator gets.
+    pub(in crate::http) fn unshared_status(error: &crate::Error) -> Option<StatusCode> {
+        match FailedRender::cause_of(error)? {
             FailedRender { reason: UncacheableReason::ServerError(status), response: None, .. } => {
                 Some(*status)
             }
@@ -62,7 +62,7 @@ impl FailedRender {
         }
     }
 
-    fn behind(error: &crate::Error) -> Option<&FailedRender> {
+    fn cause_of(error: &crate::Error) -> Option<&FailedRender> {
         let error: &(dyn std::error::Error + 'static) = error;
         std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
     }

@@ -38,10 +38,10 @@ pub(super) use failure::FailedRender;
 /// The longest body of a failure that is sent to all requests that waited for the render.
 const MAX_FAILURE_BYTES: u64 = 64 * 1024;
 
-/// The outcome of a fetch, and the origin's reply for the request that caused it.
+/// The outcome of a fetch, and the origin's reply for its initiator: the request that caused it.
 pub(super) type RenderResult = engine::RenderResult<OriginReply>;
 
-/// The outcome of a fetch, and the response for the request that caused it, if the response is not cached.
+/// The outcome of a fetch, and the response for its initiator, if the response is not cached.
 type Evaluated = engine::RenderResult<Response<IsrBody>>;
 
 /// The origin's reply to the request that was forwarded, for the client that sent it.
@@ -96,9 +96,9 @@ impl Fetch<'_> {
             }
         };
         let (status, received) = (response.status(), now());
-        let Evaluated { outcome, private: response } =
+        let Evaluated { outcome, for_initiator: response } =
             self.evaluate(response, is_conditional, received).await;
-        RenderResult { outcome, private: Some(OriginReply { status: Some(status), response }) }
+        RenderResult { outcome, for_initiator: Some(OriginReply { status: Some(status), response }) }
     }
 
     /// Decides what is cached of a response, and reads its body if necessary.
@@ -115,7 +115,7 @@ impl Fetch<'_> {
         if let (Some(stored), true, StatusCode::NOT_MODIFIED) = (self.stored, is_conditional, head.status) {
             let hint = head.extensions.get();
             let outcome = Ok(self.revalidated(stored, &head.headers, hint, received));
-            return Evaluated { outcome, private: None };
+            return Evaluated { outcome, for_initiator: None };
         }
         let body = body.map_err(Into::into).boxed_unsync();
         // If the headers alone forbid caching, the body is not read.
@@ -124,11 +124,13 @@ impl Fetch<'_> {
                 self.declined(&reason, Response::from_parts(head, IsrBody::passed(body)))
             }
             StoreDecision::Fail(reason) if !self.is_shareable_failure(&head) => {
-                FailedRender::private(reason, Response::from_parts(head, IsrBody::passed(body)))
+                FailedRender::for_initiator(reason, Response::from_parts(head, IsrBody::passed(body)))
             }
             StoreDecision::Fail(reason) => match collect(body, MAX_FAILURE_BYTES).await {
                 Collected::Whole(bytes) => FailedRender::read(reason, head, bytes),
-                Collected::TooLong(body) => FailedRender::private(reason, Response::from_parts(head, body)),
+                Collected::TooLong(body) => {
+                    FailedRender::for_initiator(reason, Response::from_parts(head, body))
+                }
                 Collected::Broken(error) => Evaluated::failed(error),
             },
             StoreDecision::Store(_) => match collect(body, self.limits.max_bytes).await {
@@ -149,7 +151,7 @@ impl Fetch<'_> {
     fn stored(&self, head: response::Parts, bytes: Bytes, received: Timestamp) -> Evaluated {
         match self.decide(&head, Some(bytes.len() as u64), received) {
             StoreDecision::Store(storable) => {
-                Evaluated { outcome: Ok(self.rendered(&head, storable, bytes).into()), private: None }
+                Evaluated { outcome: Ok(self.rendered(&head, storable, bytes).into()), for_initiator: None }
             }
             StoreDecision::Decline(reason) => {
                 self.declined(&reason, Response::from_parts(head, bytes.into()))
@@ -178,7 +180,8 @@ impl Fetch<'_> {
         let is_usable = |stored: &Meta| stored.generation.content.status.is_none_or(|status| status < 500);
         Received {
             route: self.route,
-            // A HEAD is rendered as a GET.
+            // Where the origin's headers decide, the origin gets a GET for a HEAD too, and RFC 9111 depends on the method that
+            // the origin got. A rule caches the response for either method.
             method: if self.route.follow_origin { &Method::GET } else { &self.client.method },
             request: &self.client.headers,
             status,
@@ -260,14 +263,17 @@ impl Fetch<'_> {
         let outcome = if !self.route.follow_origin && reason.invalidates_page() {
             Render::Invalidate
         } else if self.is_requested_part(response.status()) {
-            // A part that the client asked for says nothing about the whole.
+            // A part that the client asked for says nothing about the whole response, which other requests may share.
             Render::Uncacheable
         } else {
+            // Hit-for-pass: for five seconds, other requests do not wait for a response that they could not share.
             Render::Declined
         };
-        // A response to less than the client sent may not be the one for this client: the request is then forwarded as a whole.
-        let is_right = self.is_whole_request || reason.is_technical();
-        Evaluated { outcome: Ok(outcome), private: is_right.then_some(response) }
+        // If the origin did not get everything that the client sent, its response may be wrong for this client: return none,
+        // and the caller forwards the whole request. A limit or a defect concerns every client alike, so that response is
+        // returned; the caller still does not send it to a client with cookies.
+        let fits_client = self.is_whole_request || reason.is_limit_or_defect();
+        Evaluated { outcome: Ok(outcome), for_initiator: fits_client.then_some(response) }
     }
 
     fn is_requested_part(&self, status: StatusCode) -> bool {

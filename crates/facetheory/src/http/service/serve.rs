@@ -115,7 +115,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             }
             (Err(error), reply) => match reply.or_else(|| FailedRender::response_of(&error)) {
                 Some(reply) => self.pass_reply(key, reply, status_with("render-failed")),
-                None => match FailedRender::private_status(&error).filter(|_| route.follow_origin) {
+                None => match FailedRender::unshared_status(&error).filter(|_| route.follow_origin) {
                     // An overloaded origin must not get the requests of all clients that waited.
                     Some(status) if !OVERLOADED.contains(&status) => {
                         self.pass_through(key, status_with("render-failed")).await?
