@@ -1,4 +1,6 @@
 //! Serves one request that memory alone cannot answer: looks the page up, and carries out the [next step](next_step).
+//!
+//! The methods of [`Request`] for pages that are not published are in [`fallback`](super::fallback).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use super::{
 use crate::protocol::Freshness;
 use crate::{Contention, Error, Kind, OriginUnreachable, PageKey, Policy, RegenerateReason, Result};
 
-/// The number of lookups of one request, if its page is invalidated during each render.
+/// At most this many rounds of lookup and render per request: its page may be invalidated during each of them.
 const MAX_ROUNDS: u32 = 3;
 
 /// A request that is being served.
@@ -75,14 +77,14 @@ impl Request<'_> {
                             render,
                         );
                     }
-                    self.page(state, entry)
+                    self.page_result(state, entry)
                 }
                 Step::Bypass(reason) => GetResult::Bypass(reason),
                 Step::WaitForOtherProcess(reason) => {
                     let (until, mut limit) = (found.check.leased_until, WaitLimit::new(self.policy.wait));
                     match self.engine.wait(self.page, &reason, until, &mut limit).await {
                         Some(RegenerateResult::Page { entry, .. }) if self.reuse.matches(&entry.page) => {
-                            self.page(State::WaitHit, &entry)
+                            self.page_result(State::WaitHit, &entry)
                         }
                         Some(_) => GetResult::Bypass(BypassReason::WaitedTooLong),
                         None => GetResult::Bypass(BypassReason::Contended),
@@ -119,7 +121,8 @@ impl Request<'_> {
         ControlFlow::Continue(Arc::new(LookupResult { body, ..(*found).clone() }))
     }
 
-    /// Serves a page in memory that the table has a newer version of, whose body cannot be read, if that may be served.
+    /// Serves the older copy in memory while the body of the newer version, which the table names, cannot be read; only if
+    /// the reuse policy allows the older copy.
     fn serve_superseded(&self, older: &Arc<Entry>) -> Option<GetResult> {
         let decision = self.engine.decide_offline(self.page, older, self.reuse, self.engine.now());
         let is_servable = decision.is_servable_if_error();
@@ -145,9 +148,9 @@ impl Request<'_> {
         render: &mut Option<RenderFn>,
     ) -> Result<Option<GetResult>> {
         let (engine, page) = (self.engine, self.page);
-        let if_error = found.body.entry().filter(|_| decision.is_servable_if_error());
+        let fallback_entry = found.body.entry().filter(|_| decision.is_servable_if_error());
         let servable_if_unreachable = matches!(decision, ServeDecision::Stale { if_unreachable: true, .. });
-        let store_unreachable = |store| self.page_or_unreachable(if_error, store);
+        let store_unreachable = |store| self.page_or_unreachable(fallback_entry, store);
         // While no page can be published, renders under a lease are useless.
         if let Some(store) = engine.write_breakers.blocked(engine.now()) {
             return Ok(Some(store_unreachable(store)));
@@ -157,7 +160,8 @@ impl Request<'_> {
             RegenerateResult::Page { entry, rendered_here } => {
                 let is_own = started && rendered_here;
                 if !is_own && !self.reuse.is_shareable(&entry.page) {
-                    // Requests that waited, and those that arrive now, all call the origin at once.
+                    // Hit-for-pass: for a few seconds each request that no cached page can serve goes to the origin by
+                    // itself, instead of waiting for a render that it could not share.
                     engine.render_failures.record_declined(page, engine.now());
                     return Ok(Some(GetResult::Bypass(BypassReason::Declined)));
                 }
@@ -167,29 +171,29 @@ impl Request<'_> {
                 if !self.reuse.matches(&entry.page) {
                     return Ok(Some(GetResult::Bypass(BypassReason::OtherVariant)));
                 }
-                self.page(if is_own { State::Miss } else { State::WaitHit }, &entry)
+                self.page_result(if is_own { State::Miss } else { State::WaitHit }, &entry)
             }
             RegenerateResult::Unpublished { entry, failed }
                 if started || (failed.is_some() && self.may_share(&entry)) =>
             {
                 self.unpublished(&entry, failed.map(BypassReason::Unreachable), !started)
             }
-            // The render may have started before an invalidation, and this request after it.
+            // The render may have started before an invalidation that this request must observe.
             RegenerateResult::Unpublished { .. } | RegenerateResult::Lost | RegenerateResult::Held => {
                 return Ok(None);
             }
             RegenerateResult::Declined => GetResult::Bypass(BypassReason::Declined),
             RegenerateResult::TimedOut => {
-                self.page_or_bypass(if_error, State::Stale, BypassReason::WaitedTooLong)
+                self.page_or_bypass(fallback_entry, State::Stale, BypassReason::WaitedTooLong)
             }
             RegenerateResult::Failed(error) => {
-                let is_unreachable = servable_if_unreachable && OriginUnreachable::is_behind(&*error);
-                match if_error.or(found.body.entry().filter(|_| is_unreachable)) {
-                    Some(entry) => self.page(State::StaleError, entry),
+                let is_unreachable = servable_if_unreachable && OriginUnreachable::is_cause_of(&*error);
+                match fallback_entry.or(found.body.entry().filter(|_| is_unreachable)) {
+                    Some(entry) => self.page_result(State::StaleError, entry),
                     None => return Err(Error::shared(error)),
                 }
             }
-            RegenerateResult::Unreachable(store) if if_error.is_none() && found.meta.is_none() => {
+            RegenerateResult::Unreachable(store) if fallback_entry.is_none() && found.meta.is_none() => {
                 self.serve_offline(store)
             }
             RegenerateResult::Unreachable(store) => store_unreachable(store),
@@ -209,11 +213,13 @@ impl Request<'_> {
         let start = || engine.clone().regenerate(regeneration, render.take());
         let mut flight = engine.regenerations.join(engine, page, start);
         let started = flight.started;
-        // The render itself is limited: it is the stores and other processes that may take much longer than a client waits.
+        // `render_timeout` bounds the render. This limit bounds what is outside of it: slow stores, and leases of other
+        // processes.
         let with_render = self.policy.render_timeout.saturating_add(self.policy.wait);
         let limit = if started { with_render } else { self.policy.wait };
         let mut result = tokio::time::timeout(limit, flight.result()).await;
-        // A render in this process, perhaps after another process has died, is what a fallback would have to repeat.
+        // This process is rendering now (it may have taken over the lease of a dead process). A fallback could only share
+        // this render without publishing it, or repeat it, so wait for the render until its own timeout.
         if result.is_err() && !started && engine.fetches.is_running(page) {
             result = tokio::time::timeout(with_render, flight.result()).await;
         }
@@ -233,13 +239,13 @@ impl Request<'_> {
         let (engine, page) = (self.engine, self.page);
         let is_servable = |entry: &&Arc<Entry>| {
             let decision = engine.decide_offline(page, entry, self.reuse, engine.now());
-            decision.is_servable_if_error() && !engine.memory.is_unservable(page, entry)
+            decision.is_servable_if_error() && !engine.memory.is_forbidden(page, entry)
         };
         self.page_or_unreachable(self.known.as_ref().filter(is_servable), store)
     }
 
     /// Whether a page that was rendered for another request may be served to this one as new: the render may have started
-    /// before an invalidation, and this request after it.
+    /// before an invalidation that this request must observe.
     async fn is_valid(&self, entry: &Entry) -> bool {
         let (engine, page) = (self.engine, self.page);
         if self.start.accepts(entry.check, engine.metadata_max_age) {
@@ -253,7 +259,8 @@ impl Request<'_> {
         match found.freshness {
             Freshness::Fresh => true,
             Freshness::MustNotServe => false,
-            // A render that takes longer than its result is fresh is not repeated for each request that waited for it.
+            // If a render takes longer than the page stays fresh, it is not repeated for each request that waited for it.
+            // The page is valid unless one of its tags was invalidated.
             Freshness::Stale => {
                 let outdated = engine.pages.store().is_outdated(page, meta);
                 matches!(engine.within_table_timeout(outdated).await, Ok(false))
@@ -262,7 +269,7 @@ impl Request<'_> {
     }
 
     fn page_or_bypass(&self, entry: Option<&Arc<Entry>>, state: State, reason: BypassReason) -> GetResult {
-        entry.map_or(GetResult::Bypass(reason), |entry| self.page(state, entry))
+        entry.map_or(GetResult::Bypass(reason), |entry| self.page_result(state, entry))
     }
 
     /// The result while this store is unreachable.
@@ -273,7 +280,7 @@ impl Request<'_> {
         GetResult::Page(Served { reason: Some(reason), ..served })
     }
 
-    fn page(&self, state: State, entry: &Entry) -> GetResult {
+    fn page_result(&self, state: State, entry: &Entry) -> GetResult {
         GetResult::Page(self.engine.served(self.page, state, entry))
     }
 }
@@ -313,6 +320,7 @@ impl Engine {
             if let Some(offload) = offload
                 && offload(generated_at).await
             {
+                // Another process regenerates the page, as if it held the lease. No request waits for this result.
                 return RegenerateResult::Held;
             }
             let result = engine.regenerate(regeneration, Some(render)).await;
@@ -328,7 +336,8 @@ impl Engine {
         Served { state, page: entry.page.clone(), reason: None, is_collapsed: false }
     }
 
-    /// Whether the table was read a moment ago, and names a newer body than that of an entry, which could not be read.
+    /// Whether an entry is an older copy: the table, which was read a moment ago, names a newer version, whose body could not
+    /// be read.
     fn is_superseded(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
         entry.check.superseded && self.memory.is_current(page, entry, now, self.metadata_max_age)
     }
@@ -344,7 +353,11 @@ impl Engine {
         reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment, now })
     }
 
-    /// Decides how a page in memory may be used while the table is unreachable: invalidations that this process knows of apply.
+    /// Decides how a page in memory may be used while the table is unreachable. Invalidations of tags that this process knows
+    /// of apply to pages that follow the origin's headers.
+    ///
+    /// A page of a rule may still be served stale after a soft invalidation, so none is applied to it. A hard one has removed
+    /// the page from memory; `serve_offline`, whose page was taken from memory earlier, also asks `Memory::is_forbidden`.
     pub(super) fn decide_offline(
         &self,
         page: &PageKey,

@@ -71,11 +71,16 @@ pub enum Render {
     /// A page to be published.
     Page(Box<Rendered>),
     /// The response must not be cached. The current page does not change.
+    ///
+    /// The next response will most likely not be cacheable either. So for five seconds, requests to [`Isr`](crate::Isr) for
+    /// the page do not wait for each other's render, and each calls the origin by itself (hit-for-pass).
     Declined,
     /// The response must not be cached, and the current page must not be served any more. [`Isr`](crate::Isr) requires two such
     /// renders in a row, since one may be a mistake.
     Invalidate,
-    /// The response to this request must not be cached, but the response to the next one may be.
+    /// The response to this request must not be cached, but the response to the next one may be. The current page does not
+    /// change, and requests go on waiting for each other's render: there is no hit-for-pass as after
+    /// [`Declined`](Render::Declined).
     Uncacheable,
 }
 
@@ -101,7 +106,7 @@ impl StdError for OriginUnreachable {}
 
 impl OriginUnreachable {
     /// Whether it is in the chain of sources of an error.
-    pub(crate) fn is_behind(error: &(dyn StdError + 'static)) -> bool {
+    pub(crate) fn is_cause_of(error: &(dyn StdError + 'static)) -> bool {
         std::iter::successors(Some(error), |&error| error.source())
             .any(|error| error.is::<OriginUnreachable>())
     }

@@ -15,7 +15,7 @@ use tabletheory::{Random, Timestamp};
 
 use self::entry::millis;
 pub(super) use self::entry::{Entry, Metadata, MetadataCheck, Snapshot};
-use self::evicted::{CollectEvicted, Evicted, EvictedPages, SHARE};
+use self::evicted::{CollectEvicted, Evicted, EvictedPages, METADATA_DIVISOR};
 use self::invalidations::Invalidations;
 pub(super) use self::key::{MemoryKey, MemoryKeyRef, SecretHasher};
 
@@ -28,8 +28,8 @@ use crate::{PageKey, Tenant};
 const OVERHEAD: u64 = 512;
 /// The size of a page for which the tables of the cache are laid out.
 const TYPICAL_WEIGHT: u64 = 8 * 1024;
-/// The number of generations that are remembered as not servable.
-const MAX_UNSERVABLE: usize = 1024;
+/// The number of generations that are remembered as forbidden.
+const MAX_FORBIDDEN: usize = 1024;
 
 /// Pages in memory.
 #[derive(Debug)]
@@ -39,14 +39,14 @@ pub(super) struct Memory {
     evicted: EvictedPages,
     invalidations: Invalidations,
     /// Generations that must not be served, according to the table.
-    unservable: Cache<MemoryKey, Unservable, UnitWeighter, SecretHasher>,
+    forbidden: Cache<MemoryKey, Forbidden, UnitWeighter, SecretHasher>,
     /// Changes of other processes.
     changes: Arc<KnownChanges>,
 }
 
-/// A body and the time up to which its generations must not be served.
+/// An S3 key, and the latest `generated_at` with it that must not be served. (Renders without a change share a body.)
 #[derive(Clone, Debug)]
-struct Unservable {
+struct Forbidden {
     s3_key: Box<str>,
     generated_at: i64,
 }
@@ -62,16 +62,17 @@ impl Weighter<MemoryKey, Arc<Entry>> for ByWeight {
 
 impl Memory {
     pub(super) fn new(max_bytes: u64, random: &dyn Random, changes: Arc<KnownChanges>) -> Self {
-        let (for_metadata, max_bytes) = (max_bytes / SHARE, max_bytes - max_bytes / SHARE);
+        let for_metadata = max_bytes / METADATA_DIVISOR;
+        let max_bytes = max_bytes - for_metadata;
         let items = usize::try_from(max_bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX).max(16);
         let hasher = SecretHasher::new(random);
         Memory {
             pages: Cache::with(items, max_bytes, ByWeight, hasher.clone(), CollectEvicted),
             evicted: EvictedPages::new(for_metadata, hasher.clone()),
             invalidations: Invalidations::new(hasher.clone()),
-            unservable: Cache::with(
-                MAX_UNSERVABLE,
-                MAX_UNSERVABLE as u64,
+            forbidden: Cache::with(
+                MAX_FORBIDDEN,
+                MAX_FORBIDDEN as u64,
                 UnitWeighter,
                 hasher,
                 DefaultLifecycle::default(),
@@ -94,7 +95,7 @@ impl Memory {
         let (entry, mut evicted) = (Arc::new(entry), Evicted::new());
         self.pages.insert_with_lifecycle(page.into(), entry.clone(), &mut evicted);
         self.keep_metadata(page, &entry, evicted);
-        self.remove_if_unservable(page, &entry);
+        self.remove_if_forbidden(page, &entry);
         entry
     }
 
@@ -112,7 +113,7 @@ impl Memory {
 
     /// The metadata of a page whose body is not in memory any more.
     pub(super) fn evicted(&self, page: &PageKey) -> Option<Arc<Metadata>> {
-        self.evicted.get(page).filter(|metadata| !self.is_unservable(page, metadata))
+        self.evicted.get(page).filter(|metadata| !self.is_forbidden(page, metadata))
     }
 
     /// Forgets the metadata of a page whose body is not in memory any more.
@@ -123,23 +124,23 @@ impl Memory {
     /// Removes a page that was hard invalidated while it was read. Called after an insert: an invalidation is recorded
     /// before the page is removed, so that either this call or the invalidation removes it. A page that only became stale
     /// stays, for the time when the table is unreachable.
-    fn remove_if_unservable(&self, page: &PageKey, entry: &Entry) {
-        if self.is_unservable(page, entry) {
+    fn remove_if_forbidden(&self, page: &PageKey, entry: &Entry) {
+        if self.is_forbidden(page, entry) {
             self.remove(page);
         }
     }
 
     /// Whether this process knows that a page was hard invalidated since its metadata was read.
-    pub(super) fn is_unservable(&self, page: &PageKey, metadata: &Metadata) -> bool {
-        let known = (!self.unservable.is_empty()).then(|| self.unservable.get(&MemoryKeyRef::from(page)));
-        let is_known = known.flatten().is_some_and(|unservable| {
+    pub(super) fn is_forbidden(&self, page: &PageKey, metadata: &Metadata) -> bool {
+        let known = (!self.forbidden.is_empty()).then(|| self.forbidden.get(&MemoryKeyRef::from(page)));
+        let is_known = known.flatten().is_some_and(|forbidden| {
             let generation = &metadata.meta.generation;
-            *unservable.s3_key == *generation.s3_key && generation.generated_at <= unservable.generated_at
+            *forbidden.s3_key == *generation.s3_key && generation.generated_at <= forbidden.generated_at
         });
         is_known || metadata.check.before.invalidations.hard != self.invalidations.count(page).hard
     }
 
-    /// Counts an entry anew whose page has become heavier, if it is still in memory.
+    /// Recounts the bytes of an entry after its page has grown (compressed forms), if it is still in memory.
     pub(super) fn update_weight(&self, page: &PageKey, entry: &Arc<Entry>) {
         self.replace(page, entry, entry.checked_again(entry.check));
     }
@@ -156,7 +157,7 @@ impl Memory {
             let (other, mut evicted) = (Arc::new(other), Evicted::new());
             if guard.insert_with_lifecycle(other.clone(), &mut evicted).is_ok() {
                 self.keep_metadata(page, &other, evicted);
-                self.remove_if_unservable(page, &other);
+                self.remove_if_forbidden(page, &other);
             }
         }
     }
@@ -171,13 +172,16 @@ impl Memory {
         (self.pages.len(), self.pages.weight() + self.evicted.weight())
     }
 
-    /// The invalidations of a page that this process has made until now.
+    /// This time, the invalidations of a page that this process has made until now, and the number of changes of other
+    /// processes that it knows.
     pub(super) fn snapshot(&self, page: &PageKey, now: Timestamp) -> Snapshot {
         let (invalidations, known_changes) = (self.invalidations.count(page), self.changes.number());
         Snapshot { at: now, invalidations, known_changes }
     }
 
     /// Removes a page and its variants, which must not be served any more, not even while the table is unreachable.
+    ///
+    /// Pages share counters, so other pages are read again too before they are served.
     pub(super) fn invalidate_hard(&self, page: &PageKey) {
         self.invalidations.counter(&page.into()).hard.fetch_add(1, Ordering::AcqRel);
         self.remove(page);
@@ -191,10 +195,10 @@ impl Memory {
     }
 
     /// Removes a page because the table says that this generation must not be served. This happens at every lookup of
-    /// such a page, so it must not make other pages unverified as [`invalidate_hard`](Self::invalidate_hard) does.
+    /// such a page, so it must not make other pages be read again as [`invalidate_hard`](Self::invalidate_hard) does.
     pub(super) fn remove_generation(&self, page: &PageKey, generation: &Generation) {
         let (s3_key, generated_at) = (generation.s3_key.as_str().into(), generation.generated_at);
-        self.unservable.insert(page.into(), Unservable { s3_key, generated_at });
+        self.forbidden.insert(page.into(), Forbidden { s3_key, generated_at });
         self.remove(page);
     }
 
