@@ -23,9 +23,9 @@ pub(crate) enum ServeDecision {
         /// Whether it may be served if the origin is unreachable.
         if_unreachable: bool,
     },
-    /// It must not be served.
+    /// It must not be served for this request, or there is none.
     Unusable(RegenerateReason),
-    /// It is for requests with other headers, and selects the variant for this request.
+    /// Its `Vary` does not match this request, but names the headers that identify the right variant.
     OtherVariant,
 }
 
@@ -68,11 +68,12 @@ impl ReusePolicy for Policy {
             ));
         }
         let EntryView { meta, freshness, deployment, now, .. } = *entry;
-        // A pin also holds a page of an earlier deployment.
+        // A pinned page is used whichever deployment rendered it.
         let is_of_other =
             deployment.is_some_and(|ours| meta.is_of_other_deployment(ours)) && !meta.is_pinned(now);
         let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
         match freshness {
+            // `Stale` is also the reason for a forbidden page.
             Freshness::MustNotServe => return ServeDecision::Unusable(RegenerateReason::Stale),
             _ if is_of_other && self.other_deployment == OtherDeployment::Missing => {
                 return ServeDecision::Unusable(not_ours());
@@ -114,7 +115,7 @@ impl ServeDecision {
     }
 }
 
-/// How long a page has been stale by its own times. Since when its tags or its deployment make it stale is unknown.
+/// How long a page has been stale by its own times. When a tag or a deployment made it stale is not recorded.
 fn stale_for(meta: &Meta, now: Timestamp) -> Duration {
     let since = meta.stale_since.unwrap_or_else(|| meta.generation.expires_at());
     Duration::from_secs(u64::try_from(now.seconds().saturating_sub(since)).unwrap_or(0))

@@ -23,14 +23,15 @@ pub(super) struct LookupResult {
 }
 
 impl LookupResult {
-    /// Decides how the page may be used now. It may have gone stale while its body was read. Without a body it is
-    /// `Unusable`.
+    /// Decides how the page may be used now. It may have gone stale while its body was read. A page whose body is missing or
+    /// damaged (`BodyLookup::Missing`) is `Unusable`. Callers deal with a body that is pending or unreachable before this.
     pub(super) fn decide(
         &self,
         reuse: &dyn ReusePolicy,
         deployment: Option<&str>,
         now: Timestamp,
     ) -> ServeDecision {
+        // `Stale` is also the reason for a missing page.
         let Some(meta) = &self.meta else { return ServeDecision::Unusable(RegenerateReason::Stale) };
         if matches!(self.body, BodyLookup::Missing) {
             let s3_key = meta.generation.s3_key.clone();
@@ -88,7 +89,7 @@ impl Engine {
                 "the table was unreachable a moment ago, and is not called for up to a second",
             );
         }
-        // If every request has to read, none may use a read that was started for another one.
+        // With `metadata_max_age = 0`, every request reads for itself, and shares no lookup.
         if self.metadata_max_age.is_zero() {
             return self.read(page).await;
         }
@@ -98,7 +99,8 @@ impl Engine {
         }
         let found = self.shared_read(page).await;
         match &found {
-            // The next read starts after this request arrived.
+            // The read that we joined began before this request and may miss an invalidation, so read once more; the next
+            // read begins later.
             Ok(found) if !start.accepts(found.check, self.metadata_max_age) => self.shared_read(page).await,
             _ => found,
         }
