@@ -58,6 +58,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     async fn serve(self: &Arc<Self>) -> Result<Response<IsrBody>, S::Error> {
         let (route, headers) = (self.route(), &self.client.headers);
         let directives = route.follow_origin.then(|| RequestDirectives::of(headers));
+        // The request does not ask for a stored response: it has `no-store`, or a condition that only the origin can check.
         if directives.as_ref().is_some_and(|it| it.control.no_store || is_for_origin(headers)) {
             return self.pass_through(&self.page.key, bypass(Some("request"), "not-asked-for")).await;
         }
@@ -80,7 +81,8 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 return Ok(response);
             }
         }
-        self.pass_through(&self.page.key, bypass(Some("vary-miss"), "restless")).await
+        // Each time, the response was for other headers than those of the request: the variants of the URL keep changing.
+        self.pass_through(&self.page.key, bypass(Some("vary-miss"), "vary-unstable")).await
     }
 
     /// Serves the stored response that was selected, or fetches it. Returns `None` if the selection is outdated.
@@ -134,6 +136,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         origin_status: Option<StatusCode>,
     ) -> Response<IsrBody> {
         let (route, is_miss) = (self.route(), served.state == State::Miss);
+        // The new variant may replace the page by whose `Vary` it was selected.
         if let Some(primary) = selected.primary.as_ref().filter(|_| is_miss) {
             self.handler.promote(&selected.key, &route.policy, primary, served).await;
         }
