@@ -49,7 +49,7 @@ pub(super) struct EmbeddedObjects {
 #[derive(Clone, Debug)]
 struct BlobFile {
     blobs: Arc<SqliteBlobs>,
-    /// Tells this file from one that another process has begun in its place.
+    /// Distinguishes this file from one that another process has begun in its place.
     inode: u64,
 }
 
@@ -100,9 +100,9 @@ impl EmbeddedObjects {
     ) -> tabletheory::Result<Arc<SqliteBlobs>> {
         let path = self.directory.join(FILE);
         let mut current = self.blobs.lock();
-        // Otherwise another request has replaced it.
+        // If this fails, another request has already replaced the file.
         if Arc::ptr_eq(&current.blobs, damaged) {
-            // Otherwise another process has.
+            // If this fails, another process has already replaced the file.
             if current.inode == inode(&path) {
                 set_aside(&path, error)?;
             }
@@ -119,7 +119,7 @@ async fn put(blobs: &SqliteBlobs, name: &str, bytes: Bytes, mode: &PutMode) -> t
     }
 }
 
-/// Renames a damaged SQLite file, in place of one that was damaged before.
+/// Renames a damaged SQLite file to `bodies.db.damaged`, overwriting an earlier one.
 fn set_aside(path: &FilePath, error: &tabletheory::Error) -> tabletheory::Result<()> {
     for suffix in ["", "-wal", "-shm"] {
         let mut from = path.as_os_str().to_owned();
@@ -194,7 +194,7 @@ impl ObjectStore for EmbeddedObjects {
             Some(range) => range.as_range(meta.size).map_err(|cause| generic(cause.to_string()))?,
             None => 0..meta.size,
         };
-        // The bounds are those of bytes in memory.
+        // The blob is in memory, so its length fits `usize`.
         let bound = |at: u64| usize::try_from(at).unwrap_or(bytes.len()).min(bytes.len());
         let (start, end) = (bound(range.start), bound(range.end));
         bytes.truncate(end);
@@ -224,9 +224,9 @@ impl ObjectStore for EmbeddedObjects {
     /// page with each other.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let prefix = prefix.cloned();
-        let small = with_files_beside(self.blobs(), self.files.clone(), prefix.clone());
-        let large = without_blobs_beside(self.blobs(), self.files.list(prefix.as_ref()));
-        small.chain(large).boxed()
+        let with_blobs = of_directories_with_blobs(self.blobs(), self.files.clone(), prefix.clone());
+        let without_blobs = of_directories_without_blobs(self.blobs(), self.files.list(prefix.as_ref()));
+        with_blobs.chain(without_blobs).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -276,14 +276,14 @@ fn blobs(blobs: Arc<SqliteBlobs>, prefix: String) -> BoxStream<'static, Result<O
     stream::try_unfold(None, read).try_flatten().boxed()
 }
 
-/// The blobs below a prefix; after those of a directory, its files.
-fn with_files_beside(
+/// Lists the blobs below a prefix, and after the last blob of each directory the files in that directory.
+fn of_directories_with_blobs(
     store: Arc<SqliteBlobs>,
     files: Arc<LocalFileSystem>,
     prefix: Option<Path>,
 ) -> BoxStream<'static, Result<ObjectMeta>> {
     let listed = blobs(store, below(prefix.as_ref())).map(Some).chain(stream::once(async { None }));
-    // The directories of the last blob that have blobs themselves, the innermost last.
+    // Stack of directories on the path of the last blob that have blobs themselves, and whose files are not listed yet.
     let mut unfinished: Vec<Path> = Vec::new();
     listed
         .flat_map(move |object| {
@@ -307,8 +307,8 @@ fn files_in(files: &LocalFileSystem, directory: Path) -> BoxStream<'static, Resu
     listed.try_filter(move |file| ready(self::directory(file) == directory && !is_own_file(file))).boxed()
 }
 
-/// The files of directories that have no blobs.
-fn without_blobs_beside(
+/// Lists the files of directories that have no blobs.
+fn of_directories_without_blobs(
     store: Arc<SqliteBlobs>,
     files: BoxStream<'static, Result<ObjectMeta>>,
 ) -> BoxStream<'static, Result<ObjectMeta>> {

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 
 /// The file of a blob store.
 ///
-/// The columns before `bytes` can be read without the bytes, which are in pages of their own. `crc` is the checksum of
-/// `name` and `bytes`.
+/// The columns before `bytes` can be read without the bytes, which are in SQLite pages of their own (overflow pages) unless
+/// they are few. `crc` is the checksum of `name` and `bytes`.
 const BLOBS: Format = Format {
     name: "blob file",
     // "tblb"
@@ -32,15 +32,17 @@ const BLOBS: Format = Format {
         bytes     BLOB NOT NULL
     );
 ",
+    // The space of deleted blobs is reused, and nothing here shrinks the file. An operator can, with
+    // `PRAGMA incremental_vacuum`, which works only if this was set when the file was created.
     shrinks: true,
-    // New blobs go to the end, so few pages are read before they are written.
+    // New blobs go to the end of the table, so few SQLite pages are read before they are written.
     writer_cache_kib: 2 * 1024,
 };
 
 /// Named blobs in one SQLite file: many small objects, each written once and read often.
 ///
 /// Acknowledged writes are durable, and concurrent ones share one write to disk. Reads take microseconds if the file is in
-/// the page cache, and run on the caller's thread. Every blob has a checksum. Other processes may use the file at the same
+/// the kernel's page cache, and run on the caller's thread. Every blob has a checksum. Other processes may use the file at the same
 /// time. The space of deleted blobs is used for new ones.
 ///
 /// A blob is read and written as a whole, so this is not for objects of many megabytes.
@@ -300,7 +302,7 @@ fn list(
     after: Option<&str>,
     limit: u32,
 ) -> Result<Vec<BlobInfo>, BackendError> {
-    // A name with the prefix is not less than it.
+    // All names with a prefix sort at or after the prefix.
     let mut statement = connection.prepare_cached(
         "SELECT name, stored_at, length FROM blob WHERE name >= ?1 AND name > ?2 ORDER BY name LIMIT ?3",
     )?;

@@ -20,9 +20,9 @@ pub(super) struct Format {
     /// Version of the schema.
     pub(super) version: i64,
     pub(super) schema: &'static str,
-    /// Whether the file can be made shorter after rows were deleted.
+    /// Whether `PRAGMA incremental_vacuum` can make the file shorter after rows were deleted.
     pub(super) shrinks: bool,
-    /// Page cache of the writer.
+    /// SQLite's own page cache for the connection of the writer.
     pub(super) writer_cache_kib: i32,
 }
 
