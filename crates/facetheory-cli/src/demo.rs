@@ -57,8 +57,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let console = admin.as_ref().map(admin::Listener::address).transpose()?;
     let site = origin::start(console).await?;
     let settings = Settings::new(config, site, Some(arguments.listen))?;
-    let engine = open(&settings.config.store, &settings.config.timeouts).await?;
-    let server = Server::bind(settings.clone(), engine, admin, log.access(LogSample::default())).await?;
+    let builder = open(&settings.config.store, &settings.config.timeouts).await?;
+    let server = Server::bind(settings.clone(), builder, admin, log.access(LogSample::default())).await?;
     print(&introduction(&server.url(), console, data))?;
     server.run(|| Ok(settings.clone())).await
 }

@@ -90,8 +90,8 @@ async fn start(arguments: &Arguments, api: &RuntimeApi) -> Result<Function> {
         Some(url) => Some(Arc::new(SqsQueue::open(url).await?)),
         None => None,
     };
-    let engine = serve::open(store, &settings.config.timeouts).await?;
-    Function::new(api.clone(), &settings, engine, queue, log)
+    let builder = serve::open(store, &settings.config.timeouts).await?;
+    Function::new(api.clone(), &settings, builder, queue, log)
 }
 
 /// Returns the options of `serve` that this command shares.

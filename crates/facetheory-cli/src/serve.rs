@@ -65,9 +65,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let log = log::start(&arguments.log, settings.config.log)?;
     settings.log_warnings();
     let admin = arguments.admin.bind(&settings.config.admin).await?;
-    let engine = store::open(&settings.config.store, &settings.config.timeouts).await?;
+    let builder = store::open(&settings.config.store, &settings.config.timeouts).await?;
     let access = log.access(settings.config.log_sample);
-    let server = Server::bind(settings, engine, admin, access).await?;
+    let server = Server::bind(settings, builder, admin, access).await?;
     print(&format!("listening on {}/\n", server.url()))?;
     if let Some(admin) = server.admin_url() {
         print(&format!("admin listener on {admin}/\n"))?;

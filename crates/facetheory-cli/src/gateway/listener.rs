@@ -282,7 +282,7 @@ impl Connection {
         let (gateway, tracker) = (self.endpoint.gateway.clone(), IdleTracker::new());
         let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
         let service = ConnectionService::new(gateway, Arc::new(client), tracker.clone(), self.permit.clone());
-        // The tracker sees what is really written, not what is collected.
+        // The tracker wraps the socket inside the batching, so it counts only bytes that the socket has taken.
         let (io, writer) = wire::batch_writes(track_h2_writes(io, tracker.clone()));
         let connection = http2::Builder::new(StreamExecutor)
             .timer(TokioTimer::new())

@@ -59,11 +59,11 @@ impl Function {
     pub(super) fn new(
         api: RuntimeApi,
         settings: &Settings,
-        engine: IsrBuilder,
+        builder: IsrBuilder,
         queue: Option<Arc<dyn RegenerationQueue>>,
         log: Log,
     ) -> Result<Self> {
-        let (pages, isr) = (engine.pages().clone(), engine.build());
+        let (pages, isr) = (builder.pages().clone(), builder.build());
         let (config, origin, access) =
             (&settings.config, &settings.origin, log.access(settings.config.log_sample));
         let (tunnels, is_logged) = (Tunnels::default(), access.is_some());

@@ -65,8 +65,8 @@ impl<IO> CheckedStream<IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> CheckedStream<IO> {
-    /// Serves requests from the fast path for as long as it has all of them: many connections never need hyper, which
-    /// costs time and memory.
+    /// Serves requests from the fast path until the first one that it cannot answer: many connections never need hyper,
+    /// which costs time and memory.
     pub(crate) async fn serve_fast_path(&mut self) -> io::Result<FastPathEnd> {
         poll_fn(|cx| {
             let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
@@ -143,13 +143,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CheckedStream<IO> {
     }
 
     /// hyper flushes when it has written all that it had, so a flush is the moment between two responses. If an
-    /// informational response waits, the service has not returned its response: it waits for the informational one.
+    /// informational response waits, the service still waits for it to be sent and has not returned its final response, so it
+    /// is not written into the middle of that one.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let CheckedStream { io, reader, writer, .. } = self.get_mut();
         // While the service works, hyper may only flush and not read, as it does for clients that closed their side.
         io.connection.register_waker(cx);
         ready!(writer.poll_all(io, cx))?;
-        // A body that still arrives is hyper's to read, even if the response to its request is complete.
+        // A body that still arrives must be read by hyper, even if the response to its request is complete.
         let is_idle = io.connection.is_idle() && !reader.is_in_body();
         ready!(io.poll_flush(cx))?;
         if is_idle {
