@@ -21,8 +21,8 @@ use crate::table::read_store;
 ///
 /// Without --materialise two small rows are written, however many pages there are: the tag, and an entry of the change
 /// feed. FaceTheory gateways notice it; services in other languages, which read only the rows of a page, do not. With
-/// --materialise the row of every matching page is written as well, which every language understands. The pages are
-/// found by reading the whole table.
+/// --materialise the row of every matching page is written as well, which every language understands, and which --hard
+/// needs: it forbids the stored version of each page. The pages are found by reading the whole table.
 ///
 /// Pages that another language wrote have no tags in their rows, so --tag does not find them. --path finds them if their
 /// keys are raw; --everything and --tenant find them in any case.
@@ -47,10 +47,10 @@ pub(crate) struct Arguments {
     /// Only pages of this tenant [default: only pages without a tenant]
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// Write every matching page, so that services in other languages notice it
+    /// Write every matching page: for services in other languages, and for --hard
     #[arg(long)]
     materialise: bool,
-    /// The pages must not be served while they are regenerated
+    /// The stored versions of the pages must not be served any more, not even while the pages are regenerated
     #[arg(long, requires = "materialise")]
     hard: bool,
     /// Count the matching pages, and write nothing
