@@ -143,8 +143,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for CheckedStream<IO> {
     }
 
     /// hyper flushes when it has written all that it had, so a flush is the moment between two responses. If an
-    /// informational response waits, the service still waits for it to be sent and has not returned its final response, so it
-    /// is not written into the middle of that one.
+    /// informational response waits, the service still waits for it to be sent and has not returned its final response,
+    /// so it is not written into the middle of that one.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let CheckedStream { io, reader, writer, .. } = self.get_mut();
         // While the service works, hyper may only flush and not read, as it does for clients that closed their side.

@@ -70,9 +70,9 @@ impl Isr {
         }
     }
 
-    /// Reads a page into memory, unless it is there and its metadata is recent. Returns `true` only if the read finished in
-    /// one poll and found the page: the embedded stores respond without waiting. With other stores the read continues as a
-    /// task, which [`get_with`](Isr::get_with) joins.
+    /// Reads a page into memory, unless it is there and its metadata is recent. Returns `true` only if the read
+    /// finished in one poll and found the page: the embedded stores respond without waiting. With other stores the read
+    /// continues as a task, which [`get_with`](Isr::get_with) joins.
     pub(crate) fn read_ahead(&self, page: &PageKey, policy: &Policy) -> bool {
         let engine = &self.engine;
         let now = engine.now();
@@ -123,9 +123,9 @@ impl Isr {
         self.get_with(page, policy, policy, None, render).await.0
     }
 
-    /// Like [`get`](Isr::get), where `reuse` decides how a cached page may be used, and `offload` may hand the regeneration
-    /// of a page that is served stale to another process. Also returns the value of the render for its initiator, if this
-    /// request started the render and waited for it.
+    /// Like [`get`](Isr::get), where `reuse` decides how a cached page may be used, and `offload` may hand the
+    /// regeneration of a page that is served stale to another process. Also returns the value of the render for its
+    /// initiator, if this request started the render and waited for it.
     pub(crate) async fn get_with<P, F, R>(
         &self,
         page: &PageKey,

@@ -23,8 +23,9 @@ pub(super) struct LookupResult {
 }
 
 impl LookupResult {
-    /// Decides how the page may be used now. It may have gone stale while its body was read. A page whose body is missing or
-    /// damaged (`BodyLookup::Missing`) is `Unusable`. Callers deal with a body that is pending or unreachable before this.
+    /// Decides how the page may be used now. It may have gone stale while its body was read. A page whose body is
+    /// missing or damaged (`BodyLookup::Missing`) is `Unusable`. Callers deal with a body that is pending or
+    /// unreachable before this.
     pub(super) fn decide(
         &self,
         reuse: &dyn ReusePolicy,
@@ -99,8 +100,8 @@ impl Engine {
         }
         let found = self.shared_read(page).await;
         match &found {
-            // The read that we joined began before this request and may miss an invalidation, so read once more; the next
-            // read begins later.
+            // The read that we joined began before this request and may miss an invalidation, so read once more; the
+            // next read begins later.
             Ok(found) if !start.accepts(found.check, self.metadata_max_age) => self.shared_read(page).await,
             _ => found,
         }

@@ -121,8 +121,8 @@ impl Request<'_> {
         ControlFlow::Continue(Arc::new(LookupResult { body, ..(*found).clone() }))
     }
 
-    /// Serves the older copy in memory while the body of the newer version, which the table names, cannot be read; only if
-    /// the reuse policy allows the older copy.
+    /// Serves the older copy in memory while the body of the newer version, which the table names, cannot be read; only
+    /// if the reuse policy allows the older copy.
     fn serve_superseded(&self, older: &Arc<Entry>) -> Option<GetResult> {
         let decision = self.engine.decide_offline(self.page, older, self.reuse, self.engine.now());
         let is_servable = decision.is_servable_if_error();
@@ -218,8 +218,8 @@ impl Request<'_> {
         let with_render = self.policy.render_timeout.saturating_add(self.policy.wait);
         let limit = if started { with_render } else { self.policy.wait };
         let mut result = tokio::time::timeout(limit, flight.result()).await;
-        // This process is rendering now (it may have taken over the lease of a dead process). A fallback could only share
-        // this render without publishing it, or repeat it, so wait for the render until its own timeout.
+        // This process is rendering now (it may have taken over the lease of a dead process). A fallback could only
+        // share this render without publishing it, or repeat it, so wait for the render until its own timeout.
         if result.is_err() && !started && engine.fetches.is_running(page) {
             result = tokio::time::timeout(with_render, flight.result()).await;
         }
@@ -259,8 +259,8 @@ impl Request<'_> {
         match found.freshness {
             Freshness::Fresh => true,
             Freshness::MustNotServe => false,
-            // If a render takes longer than the page stays fresh, it is not repeated for each request that waited for it.
-            // The page is valid unless one of its tags was invalidated.
+            // If a render takes longer than the page stays fresh, it is not repeated for each request that waited for
+            // it. The page is valid unless one of its tags was invalidated.
             Freshness::Stale => {
                 let outdated = engine.pages.store().is_outdated(page, meta);
                 matches!(engine.within_table_timeout(outdated).await, Ok(false))
@@ -336,8 +336,8 @@ impl Engine {
         Served { state, page: entry.page.clone(), reason: None, is_collapsed: false }
     }
 
-    /// Whether an entry is an older copy: the table, which was read a moment ago, names a newer version, whose body could not
-    /// be read.
+    /// Whether an entry is an older copy: the table, which was read a moment ago, names a newer version, whose body
+    /// could not be read.
     fn is_superseded(&self, page: &PageKey, entry: &Entry, now: Timestamp) -> bool {
         entry.check.superseded && self.memory.is_current(page, entry, now, self.metadata_max_age)
     }
@@ -353,11 +353,12 @@ impl Engine {
         reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment, now })
     }
 
-    /// Decides how a page in memory may be used while the table is unreachable. Invalidations of tags that this process knows
-    /// of apply to pages that follow the origin's headers.
+    /// Decides how a page in memory may be used while the table is unreachable. Invalidations of tags that this process
+    /// knows of apply to pages that follow the origin's headers.
     ///
-    /// A page of a rule may still be served stale after a soft invalidation, so none is applied to it. A hard one has removed
-    /// the page from memory; `serve_offline`, whose page was taken from memory earlier, also asks `Memory::is_forbidden`.
+    /// A page of a rule may still be served stale after a soft invalidation, so none is applied to it. A hard one has
+    /// removed the page from memory; `serve_offline`, whose page was taken from memory earlier, also asks
+    /// `Memory::is_forbidden`.
     pub(super) fn decide_offline(
         &self,
         page: &PageKey,

@@ -72,14 +72,14 @@ pub enum Render {
     Page(Box<Rendered>),
     /// The response must not be cached. The current page does not change.
     ///
-    /// The next response will most likely not be cacheable either. So for five seconds, requests to [`Isr`](crate::Isr) for
-    /// the page do not wait for each other's render, and each calls the origin by itself (hit-for-pass).
+    /// The next response will most likely not be cacheable either. So for five seconds, requests to [`Isr`](crate::Isr)
+    /// for the page do not wait for each other's render, and each calls the origin by itself (hit-for-pass).
     Declined,
     /// The response must not be cached, and the current page must not be served any more. [`Isr`](crate::Isr) requires two such
     /// renders in a row, since one may be a mistake.
     Invalidate,
-    /// The response to this request must not be cached, but the response to the next one may be. The current page does not
-    /// change, and requests go on waiting for each other's render: there is no hit-for-pass as after
+    /// The response to this request must not be cached, but the response to the next one may be. The current page does
+    /// not change, and requests go on waiting for each other's render: there is no hit-for-pass as after
     /// [`Declined`](Render::Declined).
     Uncacheable,
 }

@@ -9,7 +9,7 @@ use super::entry::{Entry, Metadata};
 use super::key::{MemoryKey, MemoryKeyRef, SecretHasher};
 use crate::PageKey;
 
-/// A tenth of the memory is for the metadata of evicted pages: for as many pages as there are bodies of 8 KiB in the rest.
+/// A tenth of the memory is for the metadata of evicted pages: of as many pages as bodies of 8 KiB fit in the rest.
 pub(super) const METADATA_DIVISOR: u64 = 10;
 /// The bytes of the metadata of a page besides those that it counts itself: the slot and the key in the cache, reference
 /// counts, and the rounding of the allocator. Measured: see docs/internals/benchmarks.md.

@@ -180,8 +180,8 @@ impl Fetch<'_> {
         let is_usable = |stored: &Meta| stored.generation.content.status.is_none_or(|status| status < 500);
         Received {
             route: self.route,
-            // Where the origin's headers decide, the origin gets a GET for a HEAD too, and RFC 9111 depends on the method that
-            // the origin got. A rule caches the response for either method.
+            // Where the origin's headers decide, the origin gets a GET for a HEAD too, and RFC 9111 depends on the
+            // method that the origin got. A rule caches the response for either method.
             method: if self.route.follow_origin { &Method::GET } else { &self.client.method },
             request: &self.client.headers,
             status,
@@ -269,9 +269,9 @@ impl Fetch<'_> {
             // Hit-for-pass: for five seconds, other requests do not wait for a response that they could not share.
             Render::Declined
         };
-        // If the origin did not get everything that the client sent, its response may be wrong for this client: return none,
-        // and the caller forwards the whole request. A limit or a defect concerns every client alike, so that response is
-        // returned; the caller still does not send it to a client with cookies.
+        // If the origin did not get everything that the client sent, its response may be wrong for this client: return
+        // none, and the caller forwards the whole request. A limit or a defect concerns every client alike, so that
+        // response is returned; the caller still does not send it to a client with cookies.
         let fits_client = self.is_whole_request || reason.is_limit_or_defect();
         Evaluated { outcome: Ok(outcome), for_initiator: fits_client.then_some(response) }
     }

@@ -58,7 +58,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     async fn serve(self: &Arc<Self>) -> Result<Response<IsrBody>, S::Error> {
         let (route, headers) = (self.route(), &self.client.headers);
         let directives = route.follow_origin.then(|| RequestDirectives::of(headers));
-        // The request does not ask for a stored response: it has `no-store`, or a condition that only the origin can check.
+        // Such a request does not ask for a stored response: it has `no-store`, or a condition for the origin.
         if directives.as_ref().is_some_and(|it| it.control.no_store || is_for_origin(headers)) {
             return self.pass_through(&self.page.key, bypass(Some("request"), "not-asked-for")).await;
         }
@@ -81,7 +81,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 return Ok(response);
             }
         }
-        // Each time, the response was for other headers than those of the request: the variants of the URL keep changing.
+        // Each time the response was for other headers than the request has: the variants of the URL keep changing.
         self.pass_through(&self.page.key, bypass(Some("vary-miss"), "vary-unstable")).await
     }
 

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 
 /// The file of a blob store.
 ///
-/// The columns before `bytes` can be read without the bytes, which are in SQLite pages of their own (overflow pages) unless
-/// they are few. `crc` is the checksum of `name` and `bytes`.
+/// The columns before `bytes` can be read without the bytes, which are in SQLite pages of their own (overflow pages)
+/// unless they are few. `crc` is the checksum of `name` and `bytes`.
 const BLOBS: Format = Format {
     name: "blob file",
     // "tblb"
@@ -41,9 +41,9 @@ const BLOBS: Format = Format {
 
 /// Named blobs in one SQLite file: many small objects, each written once and read often.
 ///
-/// Acknowledged writes are durable, and concurrent ones share one write to disk. Reads take microseconds if the file is in
-/// the kernel's page cache, and run on the caller's thread. Every blob has a checksum. Other processes may use the file at the same
-/// time. The space of deleted blobs is used for new ones.
+/// Acknowledged writes are durable, and concurrent ones share one write to disk. Reads take microseconds if the file is
+/// in the kernel's page cache, and run on the caller's thread. Every blob has a checksum. Other processes may use the
+/// file at the same time. The space of deleted blobs is used for new ones.
 ///
 /// A blob is read and written as a whole, so this is not for objects of many megabytes.
 ///
