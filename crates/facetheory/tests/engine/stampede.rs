@@ -46,7 +46,8 @@ async fn a_missing_page_is_rendered_once_by_three_processes() {
     assert_eq!(states, [(State::Miss, 1), (State::WaitHit, REQUESTS - 1)]);
     assert_eq!(site.renders(), 1);
     let (reads, _) = site.table.take();
-    assert!(reads < 50, "{reads} reads: one poller per process, with growing pauses");
+    // The pauses grow with the time that a poller has waited, since this table responds at once.
+    assert!(reads < 120, "{reads} reads: one poller per process, with growing pauses");
 }
 
 #[tokio::test(start_paused = true)]
