@@ -22,11 +22,11 @@ use crate::value::Value;
 /// assert_eq!(free.to_string(), "attribute_not_exists(pk) OR lease_expires_at <= 1700000000");
 /// assert_eq!((!free).to_string(), "NOT (attribute_not_exists(pk) OR lease_expires_at <= 1700000000)");
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 #[must_use = "a condition has no effect until it is used in a write"]
 pub struct Cond(pub(crate) Node);
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum Node {
     Test { name: Cow<'static, str>, test: Test },
     All(Vec<Cond>),
@@ -34,7 +34,7 @@ pub(crate) enum Node {
     Not(Box<Cond>),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum Test {
     Absent,
     Exists,
@@ -46,7 +46,7 @@ pub(crate) enum Test {
     Size(Comparison, u32),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Comparison {
     Equal,
     NotEqual,

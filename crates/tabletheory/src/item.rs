@@ -81,7 +81,7 @@ impl fmt::Display for Excerpt<'_> {
 /// assert_eq!(item.get("etag").and_then(Value::as_str), Some("\"abc\""));
 /// assert_eq!(item.get("ttl"), None);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Item(pub(crate) BTreeMap<String, Value>);
 
 impl Item {

@@ -1,5 +1,7 @@
 //! Writes and transactions.
 
+use std::hash::{Hash, Hasher};
+
 use sha2::{Digest, Sha256};
 
 use crate::cond::Cond;
@@ -18,7 +20,7 @@ use crate::update::Update;
 /// let new = Write::put(Key::new("CACHE#1", "META"), Item::new()).when(PK.absent());
 /// assert_eq!(new.key(), &Key::new("CACHE#1", "META"));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 #[must_use = "a write has no effect until its transaction is committed"]
 pub struct Write {
     pub(crate) key: Key,
@@ -26,7 +28,7 @@ pub struct Write {
     pub(crate) cond: Option<Cond>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum Op {
     Put(Item),
     Update(Update),
@@ -203,9 +205,25 @@ impl Txn {
 
     /// Identifies the writes, to detect a client token that is reused for other writes.
     pub(crate) fn digest(&self) -> [u8; 32] {
-        // The derived `Debug` form covers every part of every write. Digests are stored for minutes only, so the form may
-        // change between versions.
-        Sha256::digest(format!("{:?}", self.writes)).into()
+        // The derived `Hash` covers every part of every write. Digests are stored for minutes only, so it may change between
+        // versions.
+        let mut hasher = Sha256Hasher(Sha256::new());
+        self.writes.hash(&mut hasher);
+        hasher.0.finalize().into()
+    }
+}
+
+/// Collects what is hashed into a SHA-256 digest.
+struct Sha256Hasher(Sha256);
+
+impl Hasher for Sha256Hasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        let digest: [u8; 32] = self.0.clone().finalize().into();
+        u64::from_ne_bytes(digest.first_chunk().copied().unwrap_or_default())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::value::Value;
 /// let update = Update::new([ETAG.set("\"b\""), VERSION.add(1)]);
 /// assert_eq!(update.to_string(), r#"SET etag = "\"b\"" ADD version 1"#);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 #[must_use = "an update has no effect until it is used in a write"]
 pub struct Update {
     pub(crate) changes: Vec<Change>,
@@ -58,7 +58,7 @@ impl Update {
 /// let change = tabletheory::Attr::<i64>::new("ttl").remove();
 /// assert_eq!(change.name(), "ttl");
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 #[must_use = "a change has no effect until it is used in an update"]
 pub struct Change {
     pub(crate) name: Cow<'static, str>,
@@ -77,7 +77,7 @@ impl Change {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum Action {
     Set(Value),
     SetIfAbsent(Value),

@@ -15,7 +15,7 @@ use crate::number::Number;
 /// assert_eq!(value, Value::S("text/html".into()));
 /// assert_eq!(Value::from(60), Value::N(60.into()));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value {
     /// A string, which may be empty.
     S(String),
@@ -116,7 +116,7 @@ impl Value {
 /// assert!(Set::<String>::new([]).is_err());
 /// # Ok::<(), tabletheory::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Set<T>(
     /// Sorted, so that equality does not depend on the order of insertion.
     Vec<T>,
