@@ -35,6 +35,8 @@ const BLOBS: Format = Format {
     // The space of deleted blobs is reused, and nothing here shrinks the file. An operator can, with
     // `PRAGMA incremental_vacuum`, which works only if this was set when the file was created.
     shrinks: true,
+    // A blob of 8 KiB is in two SQLite pages. With pages of 4 KiB it is in three, each of which is read and written by itself.
+    page_bytes: 8192,
     // New blobs go to the end of the table, so few SQLite pages are read before they are written.
     writer_cache_kib: 2 * 1024,
 };

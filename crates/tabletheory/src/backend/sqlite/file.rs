@@ -22,6 +22,8 @@ pub(super) struct Format {
     pub(super) schema: &'static str,
     /// Whether `PRAGMA incremental_vacuum` can make the file shorter after rows were deleted.
     pub(super) shrinks: bool,
+    /// The size of SQLite's pages in new files.
+    pub(super) page_bytes: u32,
     /// SQLite's own page cache for the connection of the writer.
     pub(super) writer_cache_kib: i32,
 }
@@ -42,6 +44,9 @@ impl fmt::Display for SqliteFile {
 /// Number of attempts to enable the write-ahead log while another process opens the same new file.
 const WAL_ATTEMPTS: u32 = 100;
 const WAL_RETRY_DELAY: Duration = Duration::from_millis(20);
+/// A checkpoint copies the log into the file once it has this many pages. Pages that change often are then copied once for
+/// many changes; SQLite's default is 1000.
+const CHECKPOINT_PAGES: u32 = 4000;
 /// Size to which the log is truncated after a checkpoint.
 const MAX_LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// Capacity for prepared statements per connection: more than there are.
@@ -61,12 +66,14 @@ impl SqliteFile {
             let connection = Connection::open_with_flags(&self.path, flags)?;
             connection.busy_timeout(busy_timeout)?;
             self.format.check(&connection)?;
+            // These two have no effect once there is a table.
+            connection.pragma_update(None, "page_size", self.format.page_bytes)?;
             if self.format.shrinks {
-                // Before the first table is created; without effect afterwards.
                 connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
             }
             enable_wal(&connection)?;
             connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
             connection.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES)?;
             // SQLite interprets negative numbers as KiB, positive ones as pages.
             connection.pragma_update(None, "cache_size", -self.format.writer_cache_kib)?;
