@@ -100,12 +100,12 @@ impl BypassReason {
     /// The reason in one word, as in `Cache-Status`.
     ///
     /// ```
-    /// assert_eq!(facetheory::BypassReason::Declined.as_str(), "not-kept");
+    /// assert_eq!(facetheory::BypassReason::Declined.as_str(), "not-cacheable");
     /// ```
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            BypassReason::Declined => "not-kept",
+            BypassReason::Declined => "not-cacheable",
             BypassReason::WaitedTooLong => "waited-too-long",
             BypassReason::Unreachable(FailedStore::Table) => "table-unreachable",
             BypassReason::Unreachable(FailedStore::Bodies) => "bodies-unreachable",

@@ -341,7 +341,7 @@ async fn an_uncacheable_response_is_never_shared_during_an_outage() {
         }
     };
     let responses = futures_util::future::join_all((0..HERD).map(get)).await;
-    assert_eq!(responses, vec![served(State::Bypass, "not-kept"); HERD], "each client calls the origin");
+    assert_eq!(responses, vec![served(State::Bypass, "not-cacheable"); HERD], "each client calls the origin");
     assert_eq!(site.renders(), 1);
 }
 

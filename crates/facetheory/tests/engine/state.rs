@@ -237,7 +237,7 @@ async fn requests_for_an_uncacheable_page_bypass_without_waiting_for_each_other(
         state_and_body(site.isr.get(&site.page, &site.policy, render).await)
     };
     for _ in 0..3 {
-        assert_eq!(get().await, served(State::Bypass, "not-kept"));
+        assert_eq!(get().await, served(State::Bypass, "not-cacheable"));
     }
     assert_eq!(site.renders(), 1, "the other requests bypass");
     tokio::time::advance(5 * SECOND).await;
@@ -265,13 +265,13 @@ async fn a_page_that_its_renderer_refuses_repeatedly_is_served_by_no_process() {
         assert_eq!(
             get(&site).await,
             served(State::Stale, "two"),
-            "the page was rendered in between, or was refused again too soon"
+            "the page was rendered in between, or was declined again too soon"
         );
         tokio::time::advance(pause).await;
     }
     for process in [&site, &other] {
-        let refused = get(process).await;
-        assert_eq!(refused, served(State::Bypass, "not-kept"));
+        let declined = get(process).await;
+        assert_eq!(declined, served(State::Bypass, "not-cacheable"));
     }
     tokio::time::advance(5 * SECOND).await;
     assert_eq!(site.get("three").await, served(State::Miss, "three"));

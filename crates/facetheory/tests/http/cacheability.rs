@@ -32,7 +32,10 @@ async fn an_uncacheable_response_is_sent_whole_to_its_client_alone() {
             let own = site.get(&path).await;
             assert_eq!((own.status, own.state(), own.text()), (200, "bypass", "yours"), "{name}");
             assert_eq!(own.header(name), value);
-            assert_eq!(own.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=not-kept");
+            assert_eq!(
+                own.header("cache-status"),
+                "FaceTheory; fwd=bypass; fwd-status=200; detail=not-cacheable"
+            );
         }
         assert_eq!(site.requests().len(), 2, "each request was forwarded");
     }
@@ -107,12 +110,16 @@ async fn a_request_with_a_preview_cookie_is_forwarded() {
     let site = Site::of(routes.preview(preview));
     site.responds(200, &[], "public");
     site.get("/blog/a").await;
-    site.responds(200, &[("cache-control", "s-maxage=60")], "draft");
+    site.responds(200, &[("cache-control", "s-maxage=60")], "preview");
     let cookie = format!("{}={cookie}", Preview::COOKIE);
-    let draft = site.get_with("/blog/a", &[("cookie", &cookie)]).await;
-    assert_eq!((draft.state(), draft.text()), ("bypass", "draft"));
-    assert_eq!(draft.header("cache-control"), "private, no-store", "no cache in front shows it to others");
-    assert_eq!(draft.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=draft");
+    let forwarded = site.get_with("/blog/a", &[("cookie", &cookie)]).await;
+    assert_eq!((forwarded.state(), forwarded.text()), ("bypass", "preview"));
+    assert_eq!(
+        forwarded.header("cache-control"),
+        "private, no-store",
+        "no cache in front shows it to others"
+    );
+    assert_eq!(forwarded.header("cache-status"), "FaceTheory; fwd=bypass; fwd-status=200; detail=preview");
     assert_eq!(site.get("/blog/a").await.text(), "public", "other clients get the cached page");
     tokio::time::advance(100 * SECOND).await;
     assert_eq!(site.get_with("/blog/a", &[("cookie", &cookie)]).await.state(), "stale", "it has expired");

@@ -94,7 +94,7 @@ impl PassReason {
             PassReason::Body => "body",
             PassReason::Upgrade => "upgrade",
             PassReason::Authorization => "authorization",
-            PassReason::Preview => "draft",
+            PassReason::Preview => "preview",
             PassReason::AmbiguousKey => "ambiguous-key",
         }
     }

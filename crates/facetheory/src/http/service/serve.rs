@@ -45,7 +45,7 @@ impl CacheHandler {
     {
         let ResolvedRequest { request_id, resolution, .. } = resolved;
         match resolution {
-            Resolution::Rejected(rejection) => Ok(respond::rejected(&rejection, "refused", &request_id)),
+            Resolution::Rejected(rejection) => Ok(respond::rejected(&rejection, "rejected", &request_id)),
             Resolution::PassThrough(reason) => self.pass_through(service, request, reason, request_id).await,
             Resolution::Page(page) => {
                 self.exchange(request.map(Some), service, page, request_id).serve().await
@@ -58,18 +58,18 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     async fn serve(self: &Arc<Self>) -> Result<Response<IsrBody>, S::Error> {
         let (route, headers) = (self.route(), &self.client.headers);
         let directives = route.follow_origin.then(|| RequestDirectives::of(headers));
-        // Such a request does not ask for a stored response: it has `no-store`, or a condition for the origin.
+        // Only the origin may respond to such a request: it has `no-store`, or a condition for the origin.
         if directives.as_ref().is_some_and(|it| it.control.no_store || is_for_origin(headers)) {
-            return self.pass_through(&self.page.key, bypass(Some("request"), "not-asked-for")).await;
+            return self.pass_through(&self.page.key, bypass(Some("request"), "request-directive")).await;
         }
         for _ in 0..MAX_SELECTIONS {
             let selected = match self.handler.select(&self.page.key, directives.as_ref(), headers).await {
                 Ok(selected) => selected,
-                Err(error) => return Ok(self.reject(&Rejection::bad(error.to_string()), "refused")),
+                Err(error) => return Ok(self.reject(&Rejection::bad(error.to_string()), "rejected")),
             };
             if let (Some(directives), false) = (&directives, selected.is_servable()) {
                 if directives.control.only_if_cached {
-                    let text = "the response is not stored, and only a stored one was asked for".to_owned();
+                    let text = "the response is not stored, and the request has `only-if-cached`".to_owned();
                     let rejection = Rejection { status: StatusCode::GATEWAY_TIMEOUT, text };
                     return Ok(self.reject(&rejection, "only-if-cached"));
                 }

@@ -171,7 +171,7 @@ fn a_request_with_a_preview_cookie_is_passed_through() {
         format!("a=1; {}={}", Preview::COOKIE, preview.cookie(NOW + Duration::from_secs(1), Some("/news")));
     let routes = ROUTES.clone().preview(preview);
     let resolve = |uri| key_of(&routes, &client(uri, &[("host", "a"), ("cookie", &cookie)]));
-    assert_eq!(resolve("/news/x"), "pass: draft");
+    assert_eq!(resolve("/news/x"), "pass: preview");
     assert_eq!(resolve("/"), "default::a/?");
     assert!(
         asked_for("/news/x", &[("cookie", &cookie)]).starts_with("default::"),
