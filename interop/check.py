@@ -448,7 +448,7 @@ def a_publish_by_a_program_ends_a_hard_invalidation(site):
                 site.gateway.get(page)
                 outcome = site.gateway.post("invalidate", page, {"hard": True})[2]
                 expect(outcome, {"outcome": "stale"}, "the invalidation")
-                expect(site.gateway.show("entry", page)["state"], "forbidden", "the entry")
+                expect(site.gateway.show("entry", page)["state"], "must-not-serve", "the entry")
             time.sleep(SKEW_SECONDS)
             for language, page in pages.items():
                 what = f"{language}, recipe {recipe}, {route}"

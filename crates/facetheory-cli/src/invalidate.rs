@@ -22,7 +22,7 @@ use crate::table::read_store;
 /// Without --materialise two small rows are written, however many pages there are: the tag, and an entry of the change
 /// feed. FaceTheory gateways notice it; services in other languages, which read only the rows of a page, do not. With
 /// --materialise the row of every matching page is written as well, which every language understands, and which --hard
-/// needs: it forbids the stored version of each page. The pages are found by reading the whole table.
+/// needs: it marks the stored version of each page as not to be served. The pages are found by reading the whole table.
 ///
 /// Pages that another language wrote have no tags in their rows, so --tag does not find them. --path finds them if their
 /// keys are raw; --everything and --tenant find them in any case.

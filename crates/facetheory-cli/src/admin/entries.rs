@@ -186,8 +186,8 @@ enum PageState {
     Fresh,
     /// It may be served while it is regenerated.
     Stale,
-    /// It was hard invalidated and must not be served.
-    Forbidden,
+    /// It was hard invalidated, so it is not served.
+    MustNotServe,
     /// It is not cached.
     Absent,
 }
@@ -217,7 +217,7 @@ pub(super) async fn show(admin: AdminState, Page(page, _): Page<NoParams>) -> Ap
         Some(meta) => match isr.freshness(&page, meta).await? {
             Freshness::Fresh => PageState::Fresh,
             Freshness::Stale => PageState::Stale,
-            Freshness::MustNotServe => PageState::Forbidden,
+            Freshness::MustNotServe => PageState::MustNotServe,
         },
     };
     let of_page = page.tags().iter().map(|tag| tag.as_str().to_owned());

@@ -92,7 +92,7 @@ fn a_purged_page_is_rendered_again() {
     gateway.client_get("/a");
     let body = json!({ "url": gateway.url("/a"), "hard": true });
     assert_eq!(gateway.post("/api/v1/invalidate", &body).json(), json!({ "outcome": "stale" }));
-    assert_eq!(gateway.get_page("entry", "/a").json()["state"], "forbidden");
+    assert_eq!(gateway.get_page("entry", "/a").json()["state"], "must-not-serve");
     assert_eq!(gateway.client_get("/a").state(), "miss");
     for body in [json!({ "path": "/" }), json!({ "everything": true })] {
         assert_eq!(gateway.post("/api/v1/invalidate", &body).json(), json!({ "outcome": "stale" }), "{body}");

@@ -59,7 +59,7 @@ impl Engine {
             self.memory.forget_evicted(page);
         }
         // The table may have named a page that must not be served meanwhile.
-        body.entry().filter(|entry| !self.memory.is_forbidden(page, entry)).cloned()
+        body.entry().filter(|entry| !self.memory.must_not_serve(page, entry)).cloned()
     }
 
     /// Returns the body that `META` names, from memory if it is there. It is `Pending` if the object storage is slow and

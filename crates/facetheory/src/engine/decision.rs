@@ -73,7 +73,7 @@ impl ReusePolicy for Policy {
             deployment.is_some_and(|ours| meta.is_of_other_deployment(ours)) && !meta.is_pinned(now);
         let not_ours = || RegenerateReason::OtherDeployment(deployment.unwrap_or_default().to_owned());
         match freshness {
-            // `Stale` is also the reason for a forbidden page.
+            // `Stale` is also the reason for a page that must not be served.
             Freshness::MustNotServe => return ServeDecision::Unusable(RegenerateReason::Stale),
             _ if is_of_other && self.other_deployment == OtherDeployment::Missing => {
                 return ServeDecision::Unusable(not_ours());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forbidden_page_is_unusable_under_every_policy() {
+    fn a_page_that_must_not_be_served_is_unusable_under_every_policy() {
         let policy = Policy::every(Duration::from_secs(60));
         assert_eq!(
             decide(&page(), Freshness::MustNotServe, &policy, None, at(0)),

@@ -239,7 +239,7 @@ impl Request<'_> {
         let (engine, page) = (self.engine, self.page);
         let is_servable = |entry: &&Arc<Entry>| {
             let decision = engine.decide_offline(page, entry, self.reuse, engine.now());
-            decision.is_servable_if_error() && !engine.memory.is_forbidden(page, entry)
+            decision.is_servable_if_error() && !engine.memory.must_not_serve(page, entry)
         };
         self.page_or_unreachable(self.known.as_ref().filter(is_servable), store)
     }
@@ -357,8 +357,8 @@ impl Engine {
     /// knows of apply to pages that follow the origin's headers.
     ///
     /// A page of a rule may still be served stale after a soft invalidation, so none is applied to it. A hard one has
-    /// removed the page from memory; `serve_offline`, whose page was taken from memory earlier, also asks
-    /// `Memory::is_forbidden`.
+    /// removed the page from memory; `serve_offline`, whose page was taken from memory earlier, also calls
+    /// `Memory::must_not_serve`.
     pub(super) fn decide_offline(
         &self,
         page: &PageKey,

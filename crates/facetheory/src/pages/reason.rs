@@ -15,7 +15,7 @@ use crate::protocol::row::Meta;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegenerateReason {
-    /// The page is stale or forbidden (hard invalidated), or there is none.
+    /// The page is stale or must not be served (hard invalidated), or there is none.
     Stale,
     /// The body with this key, which `META` names, is missing or damaged.
     BodyMissing(String),

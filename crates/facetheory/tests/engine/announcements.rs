@@ -235,7 +235,7 @@ async fn changes_are_announced_although_the_task_that_appends_their_entry_is_can
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_its_origin_forbade_is_announced_as_soon_as_the_feed_can_be_written() {
+async fn a_page_that_its_origin_invalidated_is_announced_as_soon_as_the_feed_can_be_written() {
     // Only the new deployment renders the page, which is fresh for the old one.
     let old = Site::built(|builder| exclusive(builder).deployment("old"));
     let old = old.with(|policy| policy.revalidate = 60 * INTERVAL);
@@ -245,7 +245,7 @@ async fn a_page_that_its_origin_forbade_is_announced_as_soon_as_the_feed_can_be_
 
     new.table.reject_writes_to("FEED#");
     let store = PageStore::new(new.table.clone());
-    let is_forbidden =
+    let must_not_serve =
         || async { store.lookup(&new.page).await.expect("rows").meta.expect("META").must_not_serve };
     // `Render::Invalidate` counts once it is confirmed.
     for _ in 0..10 {
@@ -253,7 +253,7 @@ async fn a_page_that_its_origin_forbade_is_announced_as_soon_as_the_feed_can_be_
         let _bypass = new.isr.get(&new.page, &new.policy, invalidate).await.expect("a result");
         tokio::time::sleep(RETRIED).await;
     }
-    assert!(is_forbidden().await);
+    assert!(must_not_serve().await);
     assert_eq!(old.get("two").await, served(State::Hit, "one"), "the other process cannot know");
     assert_eq!(entries(&new).await.len(), 0);
 

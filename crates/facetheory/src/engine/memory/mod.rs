@@ -28,8 +28,8 @@ use crate::{PageKey, Tenant};
 const OVERHEAD: u64 = 512;
 /// The size of a page for which the tables of the cache are laid out.
 const TYPICAL_WEIGHT: u64 = 8 * 1024;
-/// The number of generations that are remembered as forbidden.
-const MAX_FORBIDDEN: usize = 1024;
+/// The number of generations that are remembered as hard invalidated.
+const MAX_HARD_INVALIDATED: usize = 1024;
 
 /// Pages in memory.
 #[derive(Debug)]
@@ -39,14 +39,14 @@ pub(super) struct Memory {
     evicted: EvictedPages,
     invalidations: Invalidations,
     /// Generations that must not be served, according to the table.
-    forbidden: Cache<MemoryKey, Forbidden, UnitWeighter, SecretHasher>,
+    hard_invalidated: Cache<MemoryKey, HardInvalidated, UnitWeighter, SecretHasher>,
     /// Changes of other processes.
     changes: Arc<KnownChanges>,
 }
 
 /// An S3 key, and the latest `generated_at` with it that must not be served. (Renders without a change share a body.)
 #[derive(Clone, Debug)]
-struct Forbidden {
+struct HardInvalidated {
     s3_key: Box<str>,
     generated_at: i64,
 }
@@ -70,9 +70,9 @@ impl Memory {
             pages: Cache::with(items, max_bytes, ByWeight, hasher.clone(), CollectEvicted),
             evicted: EvictedPages::new(for_metadata, hasher.clone()),
             invalidations: Invalidations::new(hasher.clone()),
-            forbidden: Cache::with(
-                MAX_FORBIDDEN,
-                MAX_FORBIDDEN as u64,
+            hard_invalidated: Cache::with(
+                MAX_HARD_INVALIDATED,
+                MAX_HARD_INVALIDATED as u64,
                 UnitWeighter,
                 hasher,
                 DefaultLifecycle::default(),
@@ -95,7 +95,7 @@ impl Memory {
         let (entry, mut evicted) = (Arc::new(entry), Evicted::new());
         self.pages.insert_with_lifecycle(page.into(), entry.clone(), &mut evicted);
         self.keep_metadata(page, &entry, evicted);
-        self.remove_if_forbidden(page, &entry);
+        self.remove_if_hard_invalidated(page, &entry);
         entry
     }
 
@@ -113,7 +113,7 @@ impl Memory {
 
     /// The metadata of a page whose body is not in memory any more.
     pub(super) fn evicted(&self, page: &PageKey) -> Option<Arc<Metadata>> {
-        self.evicted.get(page).filter(|metadata| !self.is_forbidden(page, metadata))
+        self.evicted.get(page).filter(|metadata| !self.must_not_serve(page, metadata))
     }
 
     /// Forgets the metadata of a page whose body is not in memory any more.
@@ -124,18 +124,19 @@ impl Memory {
     /// Removes a page that was hard invalidated while it was read. Called after an insert: an invalidation is recorded
     /// before the page is removed, so that either this call or the invalidation removes it. A page that only became stale
     /// stays, for the time when the table is unreachable.
-    fn remove_if_forbidden(&self, page: &PageKey, entry: &Entry) {
-        if self.is_forbidden(page, entry) {
+    fn remove_if_hard_invalidated(&self, page: &PageKey, entry: &Entry) {
+        if self.must_not_serve(page, entry) {
             self.remove(page);
         }
     }
 
     /// Whether this process knows that a page was hard invalidated since its metadata was read.
-    pub(super) fn is_forbidden(&self, page: &PageKey, metadata: &Metadata) -> bool {
-        let known = (!self.forbidden.is_empty()).then(|| self.forbidden.get(&MemoryKeyRef::from(page)));
-        let is_known = known.flatten().is_some_and(|forbidden| {
+    pub(super) fn must_not_serve(&self, page: &PageKey, metadata: &Metadata) -> bool {
+        let known = &self.hard_invalidated;
+        let known = (!known.is_empty()).then(|| known.get(&MemoryKeyRef::from(page)));
+        let is_known = known.flatten().is_some_and(|invalidated| {
             let generation = &metadata.meta.generation;
-            *forbidden.s3_key == *generation.s3_key && generation.generated_at <= forbidden.generated_at
+            *invalidated.s3_key == *generation.s3_key && generation.generated_at <= invalidated.generated_at
         });
         is_known || metadata.check.before.invalidations.hard != self.invalidations.count(page).hard
     }
@@ -157,7 +158,7 @@ impl Memory {
             let (other, mut evicted) = (Arc::new(other), Evicted::new());
             if guard.insert_with_lifecycle(other.clone(), &mut evicted).is_ok() {
                 self.keep_metadata(page, &other, evicted);
-                self.remove_if_forbidden(page, &other);
+                self.remove_if_hard_invalidated(page, &other);
             }
         }
     }
@@ -198,7 +199,7 @@ impl Memory {
     /// such a page, so it must not make other pages be read again as [`invalidate_hard`](Self::invalidate_hard) does.
     pub(super) fn remove_generation(&self, page: &PageKey, generation: &Generation) {
         let (s3_key, generated_at) = (generation.s3_key.as_str().into(), generation.generated_at);
-        self.forbidden.insert(page.into(), Forbidden { s3_key, generated_at });
+        self.hard_invalidated.insert(page.into(), HardInvalidated { s3_key, generated_at });
         self.remove(page);
     }
 
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_that_the_table_forbids_is_not_stored_but_a_later_one_is() {
+    fn a_generation_that_must_not_be_served_is_not_stored_but_a_later_one_is() {
         let (memory, page) = memory();
         let (slow, newer) = (entry(&memory, &page, "first"), entry(&memory, &page, "second"));
         memory.remove_generation(&page, slow.page.generation());
@@ -316,7 +317,7 @@ mod tests {
         }
         let entry = insert_and_evict(&memory, &variant, "second");
         memory.remove_generation(&variant, &entry.meta.generation);
-        assert!(memory.evicted.get(&variant).is_none(), "forbidden by the table");
+        assert!(memory.evicted.get(&variant).is_none(), "the table says that it must not be served");
         // An insert that evicted the page before may store its metadata only now.
         memory.evicted.insert((&variant).into(), &entry);
         assert!(memory.evicted(&variant).is_none());

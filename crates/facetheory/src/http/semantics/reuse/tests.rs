@@ -47,7 +47,7 @@ fn stale(while_revalidate: bool, if_error: bool) -> ServeDecision {
 }
 
 /// It must be revalidated before it is served.
-fn forbidden() -> ServeDecision {
+fn must_revalidate() -> ServeDecision {
     ServeDecision::Stale {
         reason: RegenerateReason::Stale,
         while_revalidate: false,
@@ -82,7 +82,7 @@ fn rfc9111_5_2_1_4_a_client_may_require_revalidation() {
     assert_eq!(after(1, &page, &[("cache-control", "no-cache")]), again());
     assert_eq!(after(1, &page, &[("pragma", "no-cache")]), again());
     assert_eq!(after(0, &page, &[("cache-control", "max-age=0")]), again(), "a reload");
-    assert_eq!(after(61, &page, &[("cache-control", "no-cache")]), forbidden());
+    assert_eq!(after(61, &page, &[("cache-control", "no-cache")]), must_revalidate());
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn rfc9111_5_2_1_1_and_5_2_1_3_a_client_may_limit_the_age() {
     assert_eq!(after(6, &page, &[("cache-control", "max-age=15")]), again());
     assert_eq!(after(5, &page, &[("cache-control", "min-fresh=45")]), ServeDecision::Fresh);
     assert_eq!(after(6, &page, &[("cache-control", "min-fresh=45")]), again());
-    assert_eq!(after(51, &page, &[("cache-control", "max-age=1000")]), forbidden());
+    assert_eq!(after(51, &page, &[("cache-control", "max-age=1000")]), must_revalidate());
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn rfc9111_5_2_1_2_a_client_may_accept_stale_responses_unless_the_origin_forbids
     assert_eq!(after(9000, &page, &[("cache-control", "max-stale")]), ServeDecision::Fresh);
     for word in ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=60"] {
         let page = stored(100, &[("cache-control", &format!("max-age=60, {word}"))]);
-        assert_eq!(after(0, &page, &[("cache-control", "max-stale")]), forbidden(), "{word}");
+        assert_eq!(after(0, &page, &[("cache-control", "max-stale")]), must_revalidate(), "{word}");
     }
 }
 
@@ -115,7 +115,7 @@ fn rfc5861_3_and_4_stale_responses_are_served_within_their_windows() {
     assert_eq!(after(40, &page, &[]), stale(false, false));
     for word in ["must-revalidate", "proxy-revalidate", "no-cache"] {
         let line = format!("max-age=10, stale-while-revalidate=20, stale-if-error=30, {word}");
-        assert_eq!(after(11, &stored(0, &[("cache-control", &line)]), &[]), forbidden(), "{word}");
+        assert_eq!(after(11, &stored(0, &[("cache-control", &line)]), &[]), must_revalidate(), "{word}");
     }
 }
 
@@ -132,10 +132,10 @@ fn rfc9111_5_2_2_10_s_maxage_permits_only_explicit_stale_windows() {
         assert_eq!(after(9, &page, request), ServeDecision::Fresh);
         assert_eq!(after(29, &page, request), usable(true, true));
         assert_eq!(after(30, &page, request), usable(false, true));
-        assert_eq!(after(40, &page, request), forbidden());
+        assert_eq!(after(40, &page, request), must_revalidate());
     }
     let line = "s-maxage=10, must-revalidate, stale-while-revalidate=20, stale-if-error=30";
-    assert_eq!(after(11, &stored(0, &[("cache-control", line)]), &[]), forbidden());
+    assert_eq!(after(11, &stored(0, &[("cache-control", line)]), &[]), must_revalidate());
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn rfc5861_4_a_client_may_prefer_a_stale_response_to_an_error() {
 fn rfc9111_4_4_an_invalidated_response_is_revalidated_before_use() {
     let page = stored(0, &[("cache-control", "max-age=10, stale-while-revalidate=20, stale-if-error=30")]);
     for seconds in [0, 11] {
-        assert_eq!(decide_after(seconds, &page, &[("cache-control", "max-stale")], true), forbidden());
+        assert_eq!(decide_after(seconds, &page, &[("cache-control", "max-stale")], true), must_revalidate());
     }
 }
 
