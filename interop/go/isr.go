@@ -411,7 +411,7 @@ func visit(ctx context.Context, c command) (result, error) {
 	return result{}, fmt.Errorf("%s was not rendered within %s", c.Key, waitTime)
 }
 
-// requestHash identifies what a request asks for, alike in all languages.
+// requestHash identifies the content of a request, alike in all languages.
 func requestHash(key, deployment, policyVersion string) string {
 	escape := strings.NewReplacer("%", "%25", "|", "%7C").Replace
 	return hash([]byte(key + "|" + escape(deployment) + "|" + escape(policyVersion)))

@@ -257,7 +257,7 @@ def visit(command):
 
 
 def request_hash(key, deployment="", policy_version=""):
-    """Identifies what a request asks for, alike in all languages."""
+    """Identifies the content of a request, alike in all languages."""
     escape = lambda part: part.replace("%", "%25").replace("|", "%7C")
     return sha256(f"{key}|{escape(deployment)}|{escape(policy_version)}")
 

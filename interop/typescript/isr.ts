@@ -279,7 +279,7 @@ async function visit(command: Command): Promise<Result> {
   throw new Error(`${command.key} was not rendered within ${WAIT_MS} ms`);
 }
 
-/** Identifies what a request asks for, alike in all languages. */
+/** Identifies the content of a request, alike in all languages. */
 function requestHash(key: string, deployment = '', policyVersion = ''): string {
   const escape = (part: string): string => part.replaceAll('%', '%25').replaceAll('|', '%7C');
   return sha256(`${key}|${escape(deployment)}|${escape(policyVersion)}`);

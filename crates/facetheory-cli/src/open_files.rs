@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const OTHERS: u64 = 1024;
 
 /// Raises the limit so that this many clients can be connected. Most systems allow a process 1,024 open files until it
-/// asks for more.
+/// raises the limit.
 pub(crate) fn raise_limit(connections: u64) {
     let limit = getrlimit(Resource::Nofile);
     let Some(current) = limit.current else { return };

@@ -91,9 +91,9 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
     group
 }
 
-/// Scales a measured time to the number of operations that was asked for; workers do equal shares, so they may do more.
-fn scaled(time: Duration, done: u64, asked: u64) -> Duration {
-    time.mul_f64(asked as f64 / done as f64)
+/// Scales a measured time to the number of operations that was requested; workers do equal shares, so they may do more.
+fn scaled(time: Duration, done: u64, requested: u64) -> Duration {
+    time.mul_f64(requested as f64 / done as f64)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures the wall clock")]

@@ -65,7 +65,7 @@ impl<IO> CheckedStream<IO> {
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> CheckedStream<IO> {
-    /// Serves requests from the fast path until the first one that it cannot answer: many connections never need hyper,
+    /// Serves requests from the fast path until the first one that it cannot serve: many connections never need hyper,
     /// which costs time and memory.
     pub(crate) async fn serve_fast_path(&mut self) -> io::Result<FastPathEnd> {
         poll_fn(|cx| {

@@ -164,14 +164,14 @@ impl MeteredSite {
         self.store.rows().iter().filter(is_version).count()
     }
 
-    /// Renews a stale page because a client requests it, and returns the cost. `versions` are stored afterwards.
-    fn renew(&self, path: &str, body: &str, versions: usize) -> Cost {
+    /// Regenerates a stale page because a client requests it, and returns the cost. `versions` are stored afterwards.
+    fn regenerate(&self, path: &str, body: &str, versions: usize) -> Cost {
         self.respond(path, body);
         let before = self.meta(path);
         // Its interval is over, and its metadata has to be read again.
         wait_until(before.generation.generated_at * 1000 + 2 * MAX_AGE);
-        let is_renewed = || self.settled(path).is_some_and(|meta| meta.mark != before.mark);
-        self.cost(|| self.get(&self.one, path, "stale"), || is_renewed() && self.versions() == versions)
+        let is_regenerated = || self.settled(path).is_some_and(|meta| meta.mark != before.mark);
+        self.cost(|| self.get(&self.one, path, "stale"), || is_regenerated() && self.versions() == versions)
     }
 
     /// Requests a page that a gateway need not render, and returns the cost. No metadata that it read before is used.
@@ -200,7 +200,7 @@ fn measure(what: &str, mut operation: impl FnMut(usize) -> Cost) -> Cost {
 }
 
 #[test]
-fn renewals_on_dynamodb_and_s3_cost_no_more_than_the_goals() {
+fn regenerations_on_dynamodb_and_s3_cost_no_more_than_the_goals() {
     let pages: String =
         (0..MAX_ATTEMPTS).map(|number| format!("\"/page{number}\" = {{ isr = \"1s\" }}\n")).collect();
     let site = MeteredSite::start(&format!(
@@ -217,10 +217,11 @@ fn renewals_on_dynamodb_and_s3_cost_no_more_than_the_goals() {
         site.respond(&path, "<p>a page</p>");
         site.cost(|| site.get(&site.one, &path, "miss"), || site.settled(&path).is_some())
     });
-    let changed =
-        measure("renewal, changed", |attempt| site.renew("/page0", &format!("<p>{attempt}</p>"), 0));
-    site.renew("/page0", "<p>last</p>", 0);
-    let unchanged = measure("renewal, unchanged", |_| site.renew("/page0", "<p>last</p>", 0));
+    let changed = measure("regeneration, changed", |attempt| {
+        site.regenerate("/page0", &format!("<p>{attempt}</p>"), 0)
+    });
+    site.regenerate("/page0", "<p>last</p>", 0);
+    let unchanged = measure("regeneration, unchanged", |_| site.regenerate("/page0", "<p>last</p>", 0));
 
     site.respond("/versions", "<p>a page</p>");
     site.get(&site.one, "/versions", "miss");
@@ -235,8 +236,8 @@ fn renewals_on_dynamodb_and_s3_cost_no_more_than_the_goals() {
         });
     }
     wait_for("all versions are stored", || (site.versions() == VERSIONS + 1).then_some(()));
-    let versioned = measure("renewal, changed, with five versions", |attempt| {
-        site.renew("/versions", &format!("<p>{attempt}</p>"), VERSIONS + 1)
+    let versioned = measure("regeneration, changed, with five versions", |attempt| {
+        site.regenerate("/versions", &format!("<p>{attempt}</p>"), VERSIONS + 1)
     });
 
     let render = |path: &str| {

@@ -9,7 +9,7 @@ use crate::pair::Pair;
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::{print, wait_for};
 
-/// The lease is long enough for a gateway on a busy machine to renew it, and short enough for a test to wait for its
+/// The lease is long enough for a gateway on a busy machine to refresh it, and short enough for a test to wait for its
 /// end.
 const RULES: &str =
     "[routes]\n\"/**\" = { isr = \"1h\", lease = \"8s\", wait_timeout = \"5m\", render_timeout = \"5m\" }\n";

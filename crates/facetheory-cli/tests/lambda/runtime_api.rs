@@ -118,7 +118,7 @@ impl RuntimeApi {
         RuntimeApi { address, events: sender, shared, _runtime: runtime }
     }
 
-    /// Sends an event to the function as soon as it asks for one.
+    /// Sends an event to the function as soon as it requests one.
     pub(crate) fn invoke(&self, event: impl AsRef<[u8]>) -> Call {
         self.invoke_within(INVOCATION, event)
     }
@@ -138,14 +138,14 @@ impl RuntimeApi {
         Call { parts }
     }
 
-    /// Whether all invocations have ended: the function has asked for another event.
+    /// Whether all invocations have ended: the function has requested another event.
     pub(crate) fn is_idle(&self) -> bool {
         self.shared.next_requests.load(Ordering::SeqCst) > self.shared.invocations.load(Ordering::SeqCst)
     }
 
     /// Waits until all invocations have ended. From now on Lambda may freeze the process.
     pub(crate) fn wait_until_idle(&self) {
-        wait_for("the function asks for the next event", || self.is_idle().then_some(()));
+        wait_for("the function requests the next event", || self.is_idle().then_some(()));
     }
 
     /// Sets whether the clients of later invocations read their responses.

@@ -197,12 +197,12 @@ fn rfc9111_4_3_3_a_complete_response_replaces_the_cached_one(site: &Site) {
 
 fn rfc9111_4_3_3_an_error_is_forwarded_and_the_cached_response_stays(site: &Site) {
     let page = ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "cached");
-    let renewed =
+    let regenerated =
         ScriptedResponse::with("304 Not Modified", &["Cache-Control: max-age=3600", "ETag: \"a\""], "");
     scripted(site, "/error", move |_, number| match number {
         1 => page.clone(),
         2 => ScriptedResponse::with("503 Overloaded", &["Retry-After: 1"], "later"),
-        _ => renewed.clone(),
+        _ => regenerated.clone(),
     });
     assert_eq!(site.get("/error").text(), "cached");
     let error = site.get("/error");

@@ -183,7 +183,7 @@ mod codec_tests {
         let (page, policy) = (PageKey::new("/").expect("a page"), Policy::every(Duration::from_secs(60)));
         let render = |_| async { Ok(Rendered::html("<p>hello</p>".repeat(1000))) };
         let result = isr.get(&page, &policy, render).await.expect("a page");
-        assert_eq!(isr.engine.tasks.len(), 0, "no client has asked for a compressed form");
+        assert_eq!(isr.engine.tasks.len(), 0, "no client has accepted a compressed form");
         let crate::GetResult::Page(served) = result else { panic!("not rendered") };
         for _ in 0..2 {
             isr.compress(&page, &served.page);

@@ -1,4 +1,4 @@
-//! Serves one request that memory alone cannot answer: looks the page up, and carries out the [next step](next_step).
+//! Serves one request that memory alone cannot serve: looks the page up, and carries out the [next step](next_step).
 //!
 //! The methods of [`Request`] for pages that are not published are in [`fallback`](super::fallback).
 
@@ -287,7 +287,7 @@ impl Request<'_> {
 
 impl Engine {
     /// Regenerates a page without a request that waits for it, unless it is being regenerated or has just failed. With
-    /// `offload`, another process does it, unless it cannot be asked.
+    /// `offload`, another process does it, unless the request to do so cannot be sent.
     pub(super) fn regenerate_in_background(
         self: &Arc<Self>,
         page: &PageKey,

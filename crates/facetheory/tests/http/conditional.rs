@@ -113,9 +113,9 @@ async fn a_regeneration_revalidates_and_transfers_no_body_if_nothing_changed() {
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].headers()["if-none-match"], "\"v1\"");
     assert_eq!(requests[0].headers()["if-modified-since"], "Tue, 14 Nov 2023 22:00:00 GMT");
-    let renewed = site.get("/a").await;
-    assert_eq!((renewed.state(), renewed.text(), renewed.header("x-end")), ("hit", "one", "1"));
-    assert_eq!(renewed.header("age"), "0");
+    let regenerated = site.get("/a").await;
+    assert_eq!((regenerated.state(), regenerated.text(), regenerated.header("x-end")), ("hit", "one", "1"));
+    assert_eq!(regenerated.header("age"), "0");
     tokio::time::advance(30 * SECOND).await;
     assert_eq!(site.get("/a").await.state(), "hit");
 }

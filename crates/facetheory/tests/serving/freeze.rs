@@ -10,7 +10,7 @@ use crate::stores::Stores;
 /// Renders wait until this file exists.
 const RELEASED: &str = "released";
 
-/// The render ends long after its first lease would have expired; the lease is renewed meanwhile.
+/// The render ends long after its first lease would have expired; the lease is refreshed meanwhile.
 pub(crate) fn without_freeze(stores: &Stores) -> Result<(), Failed> {
     let (mut slow, mut other) = (Process::with_short_leases(stores)?, Process::with_short_leases(stores)?);
     let by = slow.name();
@@ -74,8 +74,8 @@ fn freeze(stores: &Stores) -> Result<(Process, Process), Failed> {
     let by = other.name();
     frozen.start_burst(&Burst { until: Some(RELEASED.to_owned()), ..Burst::of("page", 1) })?;
     let first = held(&mut other)?;
-    // Right after a renewal of its lease it is not writing, which would lock a SQLite file.
-    wait_until("a renewed lease", || Ok(held(&mut other)? > first))?;
+    // Right after a refresh of its lease it is not writing, which would lock a SQLite file.
+    wait_until("a refreshed lease", || Ok(held(&mut other)? > first))?;
     frozen.signal("-STOP")?;
     other.request(&Burst::of("page", 1))?.expect(&[("miss", &by, 1)])?;
     is_published_once(&mut other, &by)?;

@@ -12,7 +12,7 @@ use crate::stores::Stores;
 
 /// A test fails if it waits longer than this.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-/// The duration of short leases. They are renewed after a third of it, which must not be too soon for a busy machine.
+/// The duration of short leases. They are refreshed after a third of it, which must not be too soon for a busy machine.
 pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(8);
 /// The timeout for a store that will be unreachable, shorter than the shortest outage.
 pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_secs(3);

@@ -81,10 +81,10 @@ async fn a_row_that_is_written_again_has_a_new_expiry() {
     let put = |ttl: i64| Txn::from(Write::put(key("META"), Item::from([("ttl", Value::from(ttl))])));
     let no_ttl = Update::new([Attr::<i64>::new("ttl").remove()]);
     let no_ttl = Txn::from(Write::update(key("META"), no_ttl));
-    for renewal in [put(NOW + 100), no_ttl] {
+    for extension in [put(NOW + 100), no_ttl] {
         assert!(table.commit(&put(NOW - 10)).await.expect("a put").is_done());
-        assert!(table.commit(&renewal).await.expect("a renewal").is_done());
-        assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 0, "{renewal:?}");
+        assert!(table.commit(&extension).await.expect("an extension").is_done());
+        assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 0, "{extension:?}");
     }
     assert!(table.commit(&put(NOW - 10)).await.expect("a put").is_done());
     assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 1);

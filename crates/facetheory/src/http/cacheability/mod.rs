@@ -116,7 +116,7 @@ impl Received<'_> {
                 return Some(UncacheableReason::ServerError(status));
             }
         } else {
-            // A render asks for a whole page without conditions.
+            // A render requests a whole page without conditions.
             match status.as_u16() {
                 500..600 => return Some(UncacheableReason::ServerError(status)),
                 100..200 => return Some(UncacheableReason::Informational),

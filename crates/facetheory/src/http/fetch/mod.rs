@@ -263,7 +263,7 @@ impl Fetch<'_> {
         let outcome = if !self.route.follow_origin && reason.invalidates_page() {
             Render::Invalidate
         } else if self.is_requested_part(response.status()) {
-            // A part that the client asked for says nothing about the whole response, which other requests may share.
+            // A part that the client requested says nothing about the whole response, which other requests may share.
             Render::Uncacheable
         } else {
             // Hit-for-pass: for five seconds, other requests do not wait for a response that they could not share.

@@ -295,7 +295,7 @@ impl CacheHandler {
 
     /// Compresses a page for later clients, if this one accepts a compressed form and there is none yet.
     fn compress_if_accepted(&self, key: &PageKey, page: &Arc<CachedPage>, request: &HeaderMap) {
-        // In this order, the usual answers are the cheapest: no such header, or compressed already.
+        // The cheapest checks come first, and they decide most requests: no such header, or compressed already.
         if request.contains_key(ACCEPT_ENCODING)
             && page.lacks_compressed_forms()
             && accepts_compressed(request)

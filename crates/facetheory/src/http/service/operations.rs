@@ -46,7 +46,7 @@ impl<S> IsrService<S> {
 
     /// Renders the page that a request is for, unless it is fresh or another worker renders it.
     ///
-    /// With an idempotency key and the hash of what was asked for, it is done once however often it is asked for. A key that
+    /// With an idempotency key and the hash of the request, it is done once, however often it is requested. A key that
     /// came with another hash before is [`Outcome::OtherRequest`], whatever page that was about, and nothing is done.
     ///
     /// ```
