@@ -25,7 +25,7 @@ class Line:
     def verdict(self, measured: float) -> str:
         """Returns "ok", or how this figure fails."""
         less_is_better = self.direction == "<="
-        # What is printed is what is compared.
+        # The comparison uses the rounded value, so that it agrees with the printed one.
         measured = round(measured, 2)
         failed = []
         if self.goal is not None and (measured > self.goal if less_is_better else measured < self.goal):

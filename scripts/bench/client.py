@@ -43,7 +43,7 @@ class Connection:
             raise BenchError(f"no connection to port {self.port}: {error}") from None
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.tls:
-            # The certificate is one of the run, for a name that is no address.
+            # The certificate is self-signed and created for this run, so no authority can verify it.
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

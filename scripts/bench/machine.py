@@ -1,4 +1,4 @@
-"""What all rows of a run share: programs, cores, the origin, and how servers are started and found."""
+"""Resources that all rows of a run share: programs, cores, the origin, and how servers are started and found."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Server:
 
 @dataclass
 class Machine:
-    """What all rows of a run share: programs, cores, the origin and a directory."""
+    """Resources that all rows of a run share: programs, cores, the origin and a directory."""
 
     gateway: Path
     peer: Path

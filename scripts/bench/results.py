@@ -1,4 +1,4 @@
-"""What a run measures: samples by server, and the figures that are compared with goals."""
+"""The results of a run: samples by server, and the figures that are compared with goals."""
 
 from __future__ import annotations
 

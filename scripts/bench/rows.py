@@ -12,7 +12,7 @@ from .measure import Case, Options, Row, measure
 from .pages import PAGE_PATH, FilledPages
 from .results import RowResult
 
-# What a current browser sends with a navigation, and cookies of an analytics script and a session.
+# The headers that a current browser sends with a navigation, and cookies of an analytics script and a session.
 BROWSER_HEADERS = (
     (
         "User-Agent",

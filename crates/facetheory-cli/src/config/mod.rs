@@ -80,7 +80,7 @@ pub(crate) struct Config {
     /// How pages are cached.
     #[serde(rename = "routes")]
     pub(crate) rules: Rules,
-    /// What is valid, but most likely not intended, besides the rules.
+    /// Settings that are valid, but most likely not intended. Rules have warnings of their own.
     #[serde(skip)]
     warnings: Vec<Diagnostic>,
 }

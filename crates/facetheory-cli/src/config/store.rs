@@ -128,8 +128,8 @@ impl Store {
         }
     }
 
-    /// What is valid, but most likely not intended: keys of services that do not write the change feed, with a gateway that
-    /// relies on it.
+    /// Returns a warning if the keys are those of services that do not write the change feed, and the gateway relies on it:
+    /// that is valid, but most likely not intended.
     pub(super) fn feed_warning(&self) -> Option<String> {
         let keys = match (self.key_form, self.keys) {
             (KeyForm::FacetheoryTs, _) => "key_form = \"facetheory-ts\"",

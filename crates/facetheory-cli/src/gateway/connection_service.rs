@@ -67,7 +67,7 @@ impl ConnectionService {
 }
 
 impl ServingConfig {
-    /// Resolves a request, and serves it if its page is in memory and fresh. Otherwise returns the resolved request, which
+    /// Resolves a request, and serves it if its page is in memory and fresh. If not, it returns the resolved request, which
     /// the cache layer needs to serve it. Needs no `await`.
     ///
     /// The fast path and the connection service both use this function; nothing else in the gateway looks for a page.

@@ -157,7 +157,7 @@ impl Buffer {
             // An error cannot be reported anywhere.
             drop(output.write_all(&text).and_then(|()| output.flush()));
             text.clear();
-            // What a burst needed is given back.
+            // The memory that a burst needed is released.
             text.shrink_to(2 * BATCH_BYTES);
             let mut pending = self.pending.lock();
             pending.written = added;

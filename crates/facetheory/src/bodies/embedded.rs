@@ -336,7 +336,7 @@ fn of_directories_without_blobs(
     .boxed()
 }
 
-/// What the names of objects below a path begin with.
+/// Returns the prefix of the names of objects below a path.
 fn below(path: Option<&Path>) -> String {
     match path {
         Some(path) if !path.as_ref().is_empty() => format!("{path}/"),

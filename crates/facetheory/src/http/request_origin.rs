@@ -1,4 +1,4 @@
-//! On whose behalf the inner service is called.
+//! Tells the inner service whether a client waits for its response.
 
 /// Tells a service under an [`IsrLayer`](crate::IsrLayer) whether it gets a client's own request, and whether that client waits for
 /// the response: in the extensions of the request.

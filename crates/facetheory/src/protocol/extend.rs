@@ -1,7 +1,7 @@
 //! Extends a page whose render did not change: one conditional update of `META`, for less than half the cost of a transaction.
 //!
 //! The update does not verify the lease, which the writer may have lost. It is applied only if `META` is still the row that
-//! was read under the lease, so it never replaces a change of somebody else.
+//! was read under the lease, so it never replaces a change of another writer.
 
 use tabletheory::{Attr, Cond, Txn, Write};
 

@@ -121,7 +121,7 @@ impl KnownChanges {
             }
             Changes::Of(_) | Changes::Everything => *recent = Recent { floor: number, ..Recent::default() },
         }
-        // After the map, so that whoever sees the number also finds the changes.
+        // Stored after the changes, so that a reader that sees the number also finds the changes.
         self.read.store(number, Ordering::Release);
     }
 }

@@ -44,7 +44,7 @@ impl PageStore {
         Err(contended("invalidated"))
     }
 
-    /// Invalidates a page that [`list`](PageStore::list) has found, whoever wrote its rows.
+    /// Invalidates a page that [`list`](PageStore::list) has found, whichever service wrote its rows.
     ///
     /// ```no_run
     /// # async fn f(store: facetheory::PageStore) -> facetheory::Result<()> {

@@ -21,7 +21,7 @@ pub(crate) fn kills(default: u32) -> u32 {
     std::env::var("TABLETHEORY_KILLS").map_or(default, |text| text.parse().expect("a number of kills"))
 }
 
-/// What a child process does.
+/// The task of a child process.
 pub(crate) struct Writer {
     /// The name of what it writes.
     pub(crate) subject: String,
@@ -32,7 +32,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// What this process does, if it is a child process.
+    /// Returns the task of this process, if it is a child process.
     pub(crate) fn of_this_process() -> Option<Writer> {
         let subject = std::env::var(WRITER_OF).ok()?;
         let argument = |index| std::env::args().nth(index).expect("an argument");
@@ -60,7 +60,7 @@ pub(crate) fn tell_parent(line: &str) {
     std::io::stdout().write_all(format!("{line}\n").as_bytes()).expect("the parent reads");
 }
 
-/// What the writers have told, and the check of what they have written.
+/// Records the lines that the writers report, and checks what they have written.
 pub(crate) trait Check {
     /// Records a line of a writer.
     fn record(&mut self, line: &str) -> Result<(), Failed>;

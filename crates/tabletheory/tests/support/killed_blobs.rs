@@ -129,7 +129,7 @@ pub(crate) fn kill_writers<S: Store>(path: &Path, writers: u32) -> Result<(), Fa
     Ok(())
 }
 
-/// What the writers have told.
+/// The blobs that the writers have reported.
 struct Blobs<S> {
     blobs: BTreeMap<String, Blob>,
     acknowledged: u64,

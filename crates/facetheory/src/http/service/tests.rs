@@ -19,7 +19,7 @@ use crate::{Bodies, Isr, PageStore, Pages, Policy, Route, Routes};
 const MODIFIED: &str = "Tue, 14 Nov 2023 22:00:00 GMT";
 const EARLIER: &str = "Tue, 14 Nov 2023 21:59:59 GMT";
 
-/// What requests may ask for, besides a coding.
+/// The headers of requests, besides `Accept-Encoding`.
 const HEADERS: [&[(&str, &str)]; 22] = [
     &[],
     &[("if-none-match", "\"v1\"")],

@@ -233,7 +233,7 @@ impl SqliteBlobs {
     }
 }
 
-/// What happens to a blob that has the name of a new one.
+/// Whether a new blob replaces one with the same name.
 #[derive(Clone, Copy)]
 enum IfTaken {
     Refuse,

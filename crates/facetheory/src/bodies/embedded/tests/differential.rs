@@ -56,7 +56,7 @@ fn random_operation(random: &SeededRandom) -> Operation {
     }
 }
 
-/// What an operation returns, without what depends on the store: times, tags and the texts of errors.
+/// The result of an operation, without the parts that depend on the store: times, tags and the texts of errors.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Done,
