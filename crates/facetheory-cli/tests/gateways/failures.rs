@@ -112,7 +112,7 @@ fn while_s3_hangs_the_older_page_in_memory_is_served_at_once_and_then_the_newer_
 }
 
 #[test]
-fn while_dynamodb_hangs_an_unsafe_request_is_answered_and_its_invalidation_is_written_later() {
+fn while_dynamodb_hangs_an_unsafe_request_gets_its_response_and_its_invalidation_is_written_later() {
     // Without rules, pages follow the headers of the origin.
     let site = ProxiedSite::start("");
     let changes = Arc::new(AtomicUsize::new(0));

@@ -6,23 +6,23 @@ use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 
 on_each_store![
-    rfc9111_4_3_2_if_none_match_is_answered_from_a_fresh_response,
+    rfc9111_4_3_2_if_none_match_is_served_from_a_fresh_response,
     rfc9110_13_1_2_if_none_match_compares_weakly,
     rfc9110_13_1_2_a_star_matches_any_cached_response,
     rfc9110_13_1_2_another_entity_tag_gets_the_complete_response,
-    rfc9111_4_3_2_if_modified_since_is_answered_from_a_fresh_response,
+    rfc9111_4_3_2_if_modified_since_is_served_from_a_fresh_response,
     rfc9111_4_3_2_without_last_modified_the_date_is_compared,
     rfc9110_13_2_2_if_none_match_wins_over_if_modified_since,
     rfc9110_13_1_3_an_invalid_date_is_ignored,
     rfc9110_15_4_5_a_304_has_the_headers_of_the_complete_response,
-    rfc9111_4_3_2_a_condition_is_answered_from_a_response_just_validated,
+    rfc9111_4_3_2_a_condition_is_served_from_a_response_just_validated,
     rfc9111_4_3_3_a_conditional_first_request_stores_no_empty_page,
     rfc9111_4_3_2_the_condition_of_one_client_does_not_affect_others,
 ];
 
 const FRESH: &str = "Cache-Control: max-age=3600";
 
-fn rfc9111_4_3_2_if_none_match_is_answered_from_a_fresh_response(site: &Site) {
+fn rfc9111_4_3_2_if_none_match_is_served_from_a_fresh_response(site: &Site) {
     numbered(site, "/tag", &[FRESH, "ETag: \"a\""]);
     site.get("/tag");
     for tags in ["\"a\"", "\"x\", \"a\"", "\"x\",\"y\" , W/\"a\""] {
@@ -70,7 +70,7 @@ fn assert_compared(site: &Site, path: &str, header: &str, [modified, newer, olde
     assert_eq!(origin_requests(site, path), 1);
 }
 
-fn rfc9111_4_3_2_if_modified_since_is_answered_from_a_fresh_response(site: &Site) {
+fn rfc9111_4_3_2_if_modified_since_is_served_from_a_fresh_response(site: &Site) {
     assert_compared(site, "/date", "Last-Modified", [-10_000, -5_000, -20_000]);
 }
 
@@ -113,7 +113,7 @@ fn rfc9110_15_4_5_a_304_has_the_headers_of_the_complete_response(site: &Site) {
     assert!(response.header("age").is_some());
 }
 
-fn rfc9111_4_3_2_a_condition_is_answered_from_a_response_just_validated(site: &Site) {
+fn rfc9111_4_3_2_a_condition_is_served_from_a_response_just_validated(site: &Site) {
     validated(site, "/stale", &["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""]);
     assert_eq!(site.get("/stale").text(), "response 1");
     assert_eq!(site.get_with("/stale", "If-None-Match: \"a\"\r\n").status, 304);

@@ -5,14 +5,14 @@ use crate::support::origin::ScriptedResponse;
 use crate::support::site::Site;
 
 on_each_store![
-    rfc9110_9_3_2_head_is_answered_from_the_response_to_get,
+    rfc9110_9_3_2_head_is_served_from_the_response_to_get,
     rfc9111_3_head_stores_no_empty_page,
     rfc9111_4_3_5_head_updates_a_matching_cached_response,
     rfc9111_4_3_5_head_that_sets_a_cookie_updates_nothing,
     rfc9111_4_3_5_head_invalidates_a_different_cached_response,
 ];
 
-fn rfc9110_9_3_2_head_is_answered_from_the_response_to_get(site: &Site) {
+fn rfc9110_9_3_2_head_is_served_from_the_response_to_get(site: &Site) {
     numbered(site, "/head", &["Cache-Control: max-age=3600", "ETag: \"a\"", "X-Own: 1"]);
     site.get("/head");
     let head = site.request("HEAD", "/head", "");

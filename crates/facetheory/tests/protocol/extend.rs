@@ -136,15 +136,15 @@ async fn a_page_that_was_invalidated_is_published_by_a_transaction_that_verifies
 
 #[tokio::test]
 async fn an_extension_with_a_lost_response_is_recognized_by_its_mark() {
-    use Fate::{ComeLate, Delay, Deny, LoseAnswer, LoseRequest, Pass};
+    use Fate::{ComeLate, Delay, Deny, LoseResponse, LoseRequest, Pass};
     // The fate of the attempts, and of the release after them; the result, or `None` if it is unknown.
     let done = Some(Published::Done);
     for (fates, expected) in [
         ([Pass, Pass, Pass, Pass], done),
-        ([LoseAnswer, Pass, Pass, Pass], done),
+        ([LoseResponse, Pass, Pass, Pass], done),
         ([LoseRequest, Pass, Pass, Pass], done),
-        ([LoseAnswer, LoseAnswer, LoseAnswer, Pass], done),
-        ([LoseAnswer, Deny, Pass, Pass], done),
+        ([LoseResponse, LoseResponse, LoseResponse, Pass], done),
+        ([LoseResponse, Deny, Pass, Pass], done),
         ([Delay, ComeLate, Pass, Pass], done),
         ([LoseRequest, LoseRequest, LoseRequest, Pass], None),
         ([LoseRequest, Deny, Pass, Pass], None),

@@ -68,7 +68,7 @@ async fn a_publish_with_a_lost_response_that_was_overwritten_is_superseded() {
             t.table.script(&[Fate::Delay]);
             t.table.commit(&Txn::from(theirs)).await.expect_err("it is delayed");
             // Our publish is applied, its response is lost, and then the other one arrives.
-            t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::LoseAnswer, Fate::ComeLate]);
+            t.table.script(&[Fate::LoseResponse, Fate::LoseResponse, Fate::LoseResponse, Fate::ComeLate]);
             let published = t.store.publish(&lease, &t.rendered("ours"), None, history, None).await;
             assert_eq!(published.expect("no error"), Published::Superseded);
             assert_eq!(t.meta().await.expect("a page").generation.s3_key, "theirs");

@@ -182,20 +182,20 @@ async fn guards_refuse_an_outdated_read_and_an_older_render() {
 
 #[tokio::test]
 async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
-    use Fate::{Deny, LoseAnswer, LoseRequest, Pass};
+    use Fate::{Deny, LoseResponse, LoseRequest, Pass};
     for history in [History::Latest, History::Versions] {
         for (fates, published) in [
-            (vec![LoseAnswer, Pass], Ok(Published::Done)),
-            (vec![LoseRequest, LoseAnswer, LoseAnswer, Pass], Ok(Published::Done)),
-            (vec![LoseAnswer, LoseAnswer, LoseAnswer, LoseAnswer, Pass], Ok(Published::Done)),
+            (vec![LoseResponse, Pass], Ok(Published::Done)),
+            (vec![LoseRequest, LoseResponse, LoseResponse, Pass], Ok(Published::Done)),
+            (vec![LoseResponse, LoseResponse, LoseResponse, LoseResponse, Pass], Ok(Published::Done)),
             (vec![LoseRequest, LoseRequest, LoseRequest, Pass], Err(Kind::Unavailable)),
             // There is no page, and there was none: it may have been published and deleted by its `ttl` since.
-            (vec![LoseRequest, LoseRequest, LoseRequest, LoseAnswer, Pass], Ok(Published::Superseded)),
-            (vec![LoseAnswer; 6], Err(Kind::Unknown)),
+            (vec![LoseRequest, LoseRequest, LoseRequest, LoseResponse, Pass], Ok(Published::Superseded)),
+            (vec![LoseResponse; 6], Err(Kind::Unknown)),
             // The rejection of a retry does not decide about earlier attempts.
-            (vec![LoseAnswer, Deny, Pass], Ok(Published::Done)),
+            (vec![LoseResponse, Deny, Pass], Ok(Published::Done)),
             (vec![LoseRequest, Deny, Pass], Err(Kind::Unavailable)),
-            (vec![LoseAnswer, LoseAnswer, LoseAnswer, Deny], Err(Kind::Unknown)),
+            (vec![LoseResponse, LoseResponse, LoseResponse, Deny], Err(Kind::Unknown)),
         ] {
             for t in Test::on_each_table() {
                 let lease = t.acquire().await;
@@ -223,8 +223,8 @@ async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
 
 #[tokio::test]
 async fn a_lease_is_granted_even_if_the_response_was_lost() {
-    use Fate::{LoseAnswer, LoseRequest, Pass};
-    for fates in [vec![LoseAnswer, Pass], vec![LoseRequest, LoseAnswer, Pass]] {
+    use Fate::{LoseResponse, LoseRequest, Pass};
+    for fates in [vec![LoseResponse, Pass], vec![LoseRequest, LoseResponse, Pass]] {
         for t in Test::on_each_table() {
             t.table.script(&fates);
             let lease = t.acquire().await;

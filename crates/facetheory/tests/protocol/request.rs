@@ -170,9 +170,9 @@ async fn a_request_and_its_lease_are_acquired_together_or_not_at_all() {
 #[tokio::test]
 async fn a_request_with_lost_responses_is_started_and_completed_once() {
     for t in Test::on_each_table() {
-        t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::Pass]);
+        t.table.script(&[Fate::LoseResponse, Fate::LoseResponse, Fate::Pass]);
         let (lease, claim) = started(&t).await;
-        t.table.script(&[Fate::LoseAnswer, Fate::Pass]);
+        t.table.script(&[Fate::LoseResponse, Fate::Pass]);
         let page = facetheory::protocol::Generation::new("a", NOW, 0);
         let done = t.store.publish(&lease, &page, None, History::Versions, Some(&claim)).await;
         assert_eq!(done.expect("no error"), Published::Done);

@@ -101,7 +101,7 @@ async fn a_version_that_does_not_exist_cannot_be_rolled_back_to() {
 async fn a_rollback_with_a_lost_response_is_applied_once() {
     for t in Test::on_each_table() {
         let versions = publish_versions(&t, &["good", "bad"]).await;
-        t.table.script(&[Fate::LoseAnswer, Fate::LoseAnswer, Fate::Pass]);
+        t.table.script(&[Fate::LoseResponse, Fate::LoseResponse, Fate::Pass]);
         let done = t.store.roll_back(&t.page, &versions[0], PIN).await.expect("no error");
         assert_eq!(done, RolledBack::Done);
         assert_eq!(t.meta().await.expect("a page").version, Some(3));

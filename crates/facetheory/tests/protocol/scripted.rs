@@ -11,7 +11,7 @@ use tabletheory::{Commit, Error, Kind, Result, Table, Txn};
 pub(crate) enum Fate {
     Pass,
     /// It is applied, and the response is lost.
-    LoseAnswer,
+    LoseResponse,
     /// It is not applied, and the caller cannot tell.
     LoseRequest,
     /// It is rejected as throttled.
@@ -62,7 +62,7 @@ impl TableHooks for Script {
         let lost = || Error::new(Kind::Unknown, "no response");
         match fate {
             Fate::Pass => self.table.commit(txn).await,
-            Fate::LoseAnswer => {
+            Fate::LoseResponse => {
                 let _unheard = self.table.commit(txn).await?;
                 Err(lost())
             }

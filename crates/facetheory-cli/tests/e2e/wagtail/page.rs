@@ -22,7 +22,7 @@ async fn fifty_concurrent_clients_get_the_page_of_one_render() {
 }
 
 #[tokio::test]
-async fn a_conditional_request_is_answered_without_the_application() {
+async fn a_conditional_request_is_served_without_the_application() {
     let Some(gateway) = in_front_of_wagtail(ROUTES).await else { return };
     let mut client = gateway.client();
     let page = client.get("/").await;
