@@ -18,8 +18,8 @@ fn key(tenant: &Tenant) -> PageKey {
 }
 
 async fn hit(isr: &Isr, tenant: &Tenant, policy: &Policy) -> State {
-    let answer = isr.get(&key(tenant), policy, |_| async { Ok(Rendered::html("hello")) }).await;
-    match answer.expect("no error") {
+    let result = isr.get(&key(tenant), policy, |_| async { Ok(Rendered::html("hello")) }).await;
+    match result.expect("no error") {
         GetResult::Page(served) => served.state,
         GetResult::Bypass(_) => State::Bypass,
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use aws_sdk_dynamodb::config::{BehaviorVersion, Config, Credentials, Region};
-use support::setting;
+use support::server_variable;
 use tabletheory::{DynamoSettings, DynamoTable, Random, SystemRandom};
 
 /// Cargo builds the examples next to the tests before it runs the tests.
@@ -79,10 +79,10 @@ fn the_blog_runs_on_sqlite_and_files() {
 async fn the_blog_runs_on_dynamodb_and_s3() {
     let name = format!("facetheory-blog-{:x}", SystemRandom.next_u64());
     let environment = [
-        ("AWS_ENDPOINT_URL_DYNAMODB", setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
-        ("AWS_ENDPOINT_URL_S3", setting("FACETHEORY_TEST_S3_ENDPOINT")),
-        ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")),
-        ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
+        ("AWS_ENDPOINT_URL_DYNAMODB", server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
+        ("AWS_ENDPOINT_URL_S3", server_variable("FACETHEORY_TEST_S3_ENDPOINT")),
+        ("AWS_ACCESS_KEY_ID", server_variable("AWS_ACCESS_KEY_ID")),
+        ("AWS_SECRET_ACCESS_KEY", server_variable("AWS_SECRET_ACCESS_KEY")),
         ("AWS_REGION", "us-east-1".to_owned()),
     ];
     let credentials = Credentials::new(&environment[2].1, &environment[3].1, None, None, "tests");
@@ -95,7 +95,7 @@ async fn the_blog_runs_on_dynamodb_and_s3() {
     let settings = DynamoSettings::default().endpoint(&environment[0].1);
     let table = DynamoTable::new(&client, &name, settings).expect("valid name and settings");
     table.create_table_if_missing().await.expect("a new table");
-    let bodies = format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET"));
+    let bodies = format!("s3://{}/{name}", server_variable("FACETHEORY_TEST_S3_BUCKET"));
     tokio::task::spawn_blocking({
         let name = name.clone();
         move || blog(&format!("dynamodb:{name}"), &bodies, &environment)

@@ -7,13 +7,13 @@ use http::Uri;
 use serde::Serialize;
 
 use super::section::table;
-use super::value::{choice, optional, string};
+use super::value::{keyword, optional, string};
 
 table! {
     /// The settings of `facetheory lambda`.
     Lambda {
         /// How the Function URL invokes the function.
-        invoke_mode: InvokeMode = InvokeMode::ResponseStream, choice;
+        invoke_mode: InvokeMode = InvokeMode::ResponseStream, keyword;
         /// The SQS queue for regenerations of stale pages; without one they are finished within the invocation.
         queue_url: Option<QueueUrl> = None, optional(|value| string(value)?.parse());
     }

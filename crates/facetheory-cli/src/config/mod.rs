@@ -43,7 +43,7 @@ pub(crate) use timeouts::Timeouts;
 
 use diagnostic::Diagnostics;
 use section::{Section, Source, TOP, table};
-use value::{address, boolean, choice, optional, path, share, string, strings};
+use value::{address, boolean, keyword, optional, path, share, string, strings};
 
 /// The configuration of the gateway. A key is `None` if the file leaves it to the command line or the environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -221,9 +221,9 @@ impl Config {
             site: top.read("site", |value| string(value).and_then(host)),
             tenant_headers: top.read("tenant_headers", tenant_headers).unwrap_or_default(),
             trusted_proxies: top.read("trusted_proxies", networks).unwrap_or_default(),
-            log: top.read("log", choice),
+            log: top.read("log", keyword),
             log_sample: top.read("log_sample", |value| share(value).map(LogSample)).unwrap_or_default(),
-            default: top.read("default", choice).unwrap_or_default(),
+            default: top.read("default", keyword).unwrap_or_default(),
             strip_tags: top.read("strip_tags", boolean).unwrap_or_default(),
             admin: Admin::read(top.section("admin", "[admin]")),
             store: Store::read(top.section("store", "[store]")),

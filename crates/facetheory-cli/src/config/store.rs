@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use super::section::{Section, table};
 use super::units::{serialize_duration, serialize_size};
-use super::value::{bytes, choice, duration, optional, path, string};
+use super::value::{bytes, duration, keyword, optional, path, string};
 
 table! {
     /// The stores of the gateway. The command line overrides `data`, `table` and `bodies`; if all are unset, the
@@ -32,15 +32,15 @@ table! {
         /// an invalidation by another process goes unnoticed.
         metadata_max_age: Duration = Duration::from_secs(1), duration, "serialize_duration";
         /// How a cache key becomes the partition key of its rows.
-        keys: Keys = Keys::Hashed, choice;
+        keys: Keys = Keys::Hashed, keyword;
         /// The prefix of raw partition keys.
         key_prefix: Option<String> = None, optional(key_prefix);
         /// The form of cache keys.
-        key_form: KeyForm = KeyForm::Default, choice;
+        key_form: KeyForm = KeyForm::Default, keyword;
         /// The form in which rows name the objects of bodies.
-        pointers: Pointers = Pointers::Absolute, choice;
+        pointers: Pointers = Pointers::Absolute, keyword;
         /// Which processes write the table; unset, it depends on the table.
-        feed: Option<FeedChoice> = None, optional(choice);
+        feed: Option<FeedChoice> = None, optional(keyword);
     }
     check
 }

@@ -28,7 +28,7 @@ pub(crate) fn boolean(value: &DeValue<'_>) -> Result<bool, String> {
 }
 
 /// One of the words of an enum.
-pub(crate) fn choice<T: clap::ValueEnum>(value: &DeValue<'_>) -> Result<T, String> {
+pub(crate) fn keyword<T: clap::ValueEnum>(value: &DeValue<'_>) -> Result<T, String> {
     value.as_str().and_then(|word| T::from_str(word, false).ok()).ok_or_else(|| {
         let words = T::value_variants().iter().filter_map(T::to_possible_value);
         let words: Vec<String> = words.map(|word| format!("\"{}\"", word.get_name())).collect();

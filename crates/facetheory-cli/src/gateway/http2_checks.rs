@@ -17,10 +17,10 @@ use crate::wire::rejection::{
 };
 
 /// The outcome of a check.
-pub(crate) type Checked = Result<(), Rejection>;
+pub(crate) type CheckResult = Result<(), Rejection>;
 
 /// Checks all of a request but its body.
-pub(crate) fn check_head<B: Body>(request: &Request<B>, limits: &RequestLimits) -> Checked {
+pub(crate) fn check_head<B: Body>(request: &Request<B>, limits: &RequestLimits) -> CheckResult {
     let (uri, headers) = (request.uri(), request.headers());
     let target = uri.path_and_query().map_or("", PathAndQuery::as_str);
     let is_server_wide = request.method() == Method::OPTIONS && target == "*";
@@ -48,7 +48,7 @@ pub(crate) fn has_unexpected_body<B: Body>(request: &Request<B>) -> bool {
 }
 
 /// Checks that a GET or HEAD request has no body. Over HTTP/2 that may be known only when the stream ends.
-pub(crate) async fn check_body(request: &mut Request<Incoming>, timeout: Duration) -> Checked {
+pub(crate) async fn check_body(request: &mut Request<Incoming>, timeout: Duration) -> CheckResult {
     if !has_unexpected_body(request) {
         return Ok(());
     }

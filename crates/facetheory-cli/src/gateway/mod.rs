@@ -81,7 +81,7 @@ impl Gateway {
         &self,
         client: &Arc<Client>,
         mut request: Request<Incoming>,
-        checked: http2_checks::Checked,
+        checked: http2_checks::CheckResult,
     ) -> Response<IsrBody> {
         let (http1_state, method) = (client.http1_state.as_ref(), request.method());
         if let Some((rejection, request)) =

@@ -124,19 +124,19 @@ fn row_57_the_number_of_variants_of_a_page_is_limited() {
     const VARIANTS: usize = 40;
     const MOST: usize = 5;
     let site = Site::start(&format!("{PAGES}\n[limits]\nvariants_per_page = {MOST}\n"));
-    let visit = |path: &str, number: usize| {
+    let state_of = |path: &str, number: usize| {
         let response = site.get_with(path, &format!("Accept-Language: x-{number}\r\n"));
         assert_eq!(response.status, 200);
         response.state().to_owned()
     };
     site.origin.respond("/listed/row-57", ScriptedResponse::page(&["vary: accept-language"], "the page"));
     for number in 0..VARIANTS {
-        visit("/listed/row-57", number);
+        state_of("/listed/row-57", number);
     }
-    let hits = (0..VARIANTS).filter(|number| visit("/listed/row-57", *number) == "hit").count();
+    let hits = (0..VARIANTS).filter(|number| state_of("/listed/row-57", *number) == "hit").count();
     assert!((1..=MOST).contains(&hits), "{hits} variants are cached");
-    assert_eq!(visit("/listed/row-57-other", 0), "miss");
-    assert_eq!(visit("/listed/row-57-other", 0), "hit", "other pages are cached");
+    assert_eq!(state_of("/listed/row-57-other", 0), "miss");
+    assert_eq!(state_of("/listed/row-57-other", 0), "hit", "other pages are cached");
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn row_13_a_malformed_chunk_within_a_body_aborts_the_request() {
 }
 
 /// Reads this many responses, or fewer if the connection closes before.
-fn answers(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
+fn read_responses(connection: &mut Connection, last: &str) -> Vec<(u16, String)> {
     let mut responses = Vec::new();
     while let Some(response) = connection.next_response("GET") {
         responses.push((response.status, response.text()));
@@ -248,7 +248,7 @@ fn row_14_the_unread_body_of_a_request_for_a_cached_page_is_not_a_request() {
         };
         let mut connection = site.gateway.connect();
         connection.send(get("/row-14", &lines) + &body + &get("/second", ""));
-        let responses = answers(&mut connection, "/second");
+        let responses = read_responses(&mut connection, "/second");
         assert!(responses.iter().all(|(_, text)| !text.contains("/smuggled")), "{responses:?}");
         assert!(responses.len() <= 2, "{responses:?}");
         assert!(site.origin.requests_for("/smuggled").is_empty());
@@ -264,7 +264,7 @@ fn row_14_the_unread_body_of_a_request_with_an_early_response_is_not_a_request()
     let mut connection = site.gateway.connect();
     connection.send(post("/early", &format!("Content-Length: {}\r\n", body.len()), &body));
     connection.send(get("/second", ""));
-    let responses = answers(&mut connection, "/second");
+    let responses = read_responses(&mut connection, "/second");
     assert!(responses.iter().all(|(_, text)| !text.contains("/smuggled")), "{responses:?}");
     assert!(responses.len() <= 2, "{responses:?}");
     assert!(site.origin.requests_for("/smuggled").is_empty());

@@ -7,7 +7,7 @@ use crate::support::site::{HOST, Site};
 use crate::support::wait_for;
 
 /// The outcome of a request with these header fields, and this body if it is not empty.
-fn ask(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
+fn outcome_of(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
     let mut client = Http2::open(site.gateway.address);
     let flags = if body.is_empty() { END_STREAM } else { 0 };
     client.send(&Frame::headers(1, fields, flags));
@@ -20,13 +20,13 @@ fn ask(site: &Site, fields: &[(&str, &str)], body: &[u8]) -> Outcome {
 /// Fails unless a request is rejected with this status or as a stream error, and nothing reaches the origin.
 fn assert_rejected(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8]) {
     let before = site.origin.byte_count();
-    let outcome = ask(site, fields, body);
-    let refused = match outcome {
+    let outcome = outcome_of(site, fields, body);
+    let is_rejected = match outcome {
         Outcome::Response { status: given } => given == status,
         Outcome::Reset { .. } | Outcome::Closed { code: Some(_) } => true,
         Outcome::Closed { code: None } => false,
     };
-    assert!(refused, "{outcome:?} instead of {status} for {fields:?}");
+    assert!(is_rejected, "{outcome:?} instead of {status} for {fields:?}");
     assert_eq!(site.origin.byte_count(), before, "{fields:?} reached the origin");
 }
 
@@ -73,7 +73,7 @@ fn row_22_connect_is_not_allowed_over_http_2() {
 #[test]
 fn row_23_an_unknown_host_gets_421_misdirected_request_over_http_2() {
     let site = Site::start(&format!("hosts = [\"{HOST}\"]\n{PAGES}"));
-    assert_eq!(ask(&site, &http2::get(HOST, "/row-23"), b""), Outcome::Response { status: 200 });
+    assert_eq!(outcome_of(&site, &http2::get(HOST, "/row-23"), b""), Outcome::Response { status: 200 });
     for path in ["/row-23-a", "/pass/row-23-a"] {
         assert_rejected(&site, 421, &http2::get("evil.example", path), b"");
     }
@@ -89,7 +89,7 @@ fn row_24_forwarding_headers_of_a_client_are_replaced_over_http_2() {
             ("forwarded", "host=evil"),
         ];
         let fields = [&http2::get(HOST, path)[..], &lies].concat();
-        assert_eq!(ask(&site, &fields, b""), Outcome::Response { status: 200 });
+        assert_eq!(outcome_of(&site, &fields, b""), Outcome::Response { status: 200 });
         let forwarded = site.origin.requests_for(path).pop().expect("a request reaches the origin");
         assert_eq!(forwarded.header("host"), Some(HOST), "{path}");
         assert_eq!(forwarded.header("x-forwarded-host"), Some(HOST), "{path}");
@@ -128,7 +128,7 @@ fn row_36_unusual_targets_are_rejected_or_keyed_as_forwarded_over_http_2() {
     }
     for path in ["/row-36-e#x", "/row-36-f\u{e9}", "//row-36-g"] {
         let before = site.origin.requests().len();
-        let outcome = ask(&site, &http2::get(HOST, path), b"");
+        let outcome = outcome_of(&site, &http2::get(HOST, path), b"");
         if let Some(forwarded) = site.origin.requests().get(before) {
             assert_eq!(outcome, Outcome::Response { status: 200 });
             let is_exact = forwarded.target == path;
@@ -158,7 +158,7 @@ fn row_43_headers_with_underscores_are_not_taken_for_others_over_http_2() {
     for name in ["transfer_encoding", "x_tenant_id", "x_forwarded_for"] {
         for path in ["/row-43", "/pass/row-43"] {
             let fields = [&http2::get(HOST, path)[..], &[(name, "evil")]].concat();
-            ask(&site, &fields, b"");
+            outcome_of(&site, &fields, b"");
             assert!(!site.origin.received(name), "{name} reached the origin");
         }
     }
@@ -235,7 +235,7 @@ fn a_body_without_a_length_that_is_too_long_gets_413_over_http_2() {
 fn split_cookie_headers_over_http_2_reach_the_origin_as_one() {
     let site = Site::start(PAGES);
     let fields = [&http2::get(HOST, "/pass/cookies")[..], &[("cookie", "a=1"), ("cookie", "b=2")]].concat();
-    assert_eq!(ask(&site, &fields, b""), Outcome::Response { status: 200 });
+    assert_eq!(outcome_of(&site, &fields, b""), Outcome::Response { status: 200 });
     assert!(site.origin.received("cookie: a=1; b=2"), "{:?}", site.origin.requests());
 }
 
@@ -268,8 +268,8 @@ fn row_64_unread_responses_hold_little_memory_over_http_2() {
         client.send_all(&[Frame::get(stream, HOST, "/pass/endless"), Frame::window_update(stream, WINDOW)]);
     }
     wait_for("the client is disconnected", || {
-        let is_asked = site.origin.requests().len() == STREAMS as usize;
-        (is_asked && site.gateway.metric("facetheory_gateway_connections") == Some(0.0)).then_some(())
+        let has_requests = site.origin.requests().len() == STREAMS as usize;
+        (has_requests && site.gateway.metric("facetheory_gateway_connections") == Some(0.0)).then_some(())
     });
     let taken = site.gateway.peak_memory() - before;
     assert!(taken < u64::from(STREAMS) * KIBIBYTES_A_STREAM, "{taken} KiB");
@@ -308,8 +308,8 @@ fn row_64_a_client_that_reads_nothing_and_only_pings_is_disconnected_over_http_2
     let endless = ScriptedResponse::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
     site.origin.respond("/pass/endless", endless);
     // With a small window hyper would take over the whole page at once.
-    let visits = [("/row-64-long", None), ("/row-64-long", Some(SMALL_WINDOW)), ("/pass/endless", None)];
-    let mut clients = visits.map(|(path, room)| {
+    let requests = [("/row-64-long", None), ("/row-64-long", Some(SMALL_WINDOW)), ("/pass/endless", None)];
+    let mut clients = requests.map(|(path, room)| {
         let mut client = Http2::open_with_zero_window(site.gateway.address);
         client.send(&Frame::get(1, HOST, path));
         if let Some(room) = room {
@@ -330,7 +330,7 @@ fn row_45_split_cookies_count_as_one_header_over_http_2() {
     let mut fields = http2::get(HOST, "/pass/row-45").to_vec();
     fields.extend(cookies.iter().map(|cookie| ("cookie", cookie.as_str())));
     fields.extend(others.iter().map(|name| (name.as_str(), "a")));
-    assert_eq!(ask(&site, &fields, b""), Outcome::Response { status: 200 });
+    assert_eq!(outcome_of(&site, &fields, b""), Outcome::Response { status: 200 });
     assert!(site.origin.received(&format!("cookie: {}", cookies.join("; "))));
     fields.push(("x-too-many", "a"));
     assert_rejected(&site, 431, &fields, b"");

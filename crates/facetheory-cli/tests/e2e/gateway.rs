@@ -80,11 +80,11 @@ impl Gateway {
 
     /// The responses to many concurrent requests.
     pub(crate) async fn concurrently(&self, target: &str) -> Vec<Response> {
-        let visits = (0..CLIENTS).map(|_| {
+        let requests = (0..CLIENTS).map(|_| {
             let mut client = self.client();
             async move { client.get(target).await }
         });
-        futures_util::future::join_all(visits).await
+        futures_util::future::join_all(requests).await
     }
 
     /// Fails unless one request reached the application for these concurrent responses, and the page is cached now.

@@ -38,10 +38,10 @@ async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 /// Polls until there is a value.
-async fn wait_for<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+async fn wait_for<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
     in_time(what, async {
         loop {
-            if let Some(value) = ask().await {
+            if let Some(value) = poll().await {
                 return value;
             }
             tokio::time::sleep(PAUSE).await;

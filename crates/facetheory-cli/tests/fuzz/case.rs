@@ -34,7 +34,7 @@ pub(crate) struct Case {
     pub(crate) cuts: Vec<usize>,
     /// The pause after each piece.
     pub(crate) rest: Duration,
-    pub(crate) ending: ConnectionEnd,
+    pub(crate) connection_end: ConnectionEnd,
 }
 
 impl Case {
@@ -47,18 +47,18 @@ impl Case {
         let mut cuts: Vec<usize> = (0..pieces).map(|_| random.below(bytes.len().max(1))).collect();
         cuts.sort_unstable();
         let rest = if random.percent(3) { random.one(&[20, 50, 100]) } else { random.one(&[0, 1]) };
-        let ending = match random.below(100) {
+        let connection_end = match random.below(100) {
             0..10 => ConnectionEnd::Abort,
             10..20 => ConnectionEnd::HalfClosed,
             20..23 => ConnectionEnd::WaitForClose,
             _ => ConnectionEnd::AfterResponses,
         };
-        Case { bytes, cuts, rest: Duration::from_millis(rest), ending }
+        Case { bytes, cuts, rest: Duration::from_millis(rest), connection_end }
     }
 
     /// A case that sends these bytes at once.
     pub(crate) fn plain(bytes: Vec<u8>) -> Case {
-        Case { bytes, cuts: Vec::new(), rest: Duration::ZERO, ending: ConnectionEnd::WaitForClose }
+        Case { bytes, cuts: Vec::new(), rest: Duration::ZERO, connection_end: ConnectionEnd::WaitForClose }
     }
 
     /// Whether the gateway detects HTTP/2.

@@ -27,20 +27,20 @@ pub(crate) fn run(case: &Case, address: SocketAddr, log: &RequestLog) {
         // Bytes that this parser does not understand cannot be judged.
         let Some(expected) = stream::expected_requests(&case.bytes) else { return };
         log.expect(&expected.values().cloned().collect::<Vec<_>>());
-        let Some(mut visit) = Exchange::begin(case, address, log) else { return };
-        visit.read_until(case, |received| is_done(received, &expected));
-        check_streams(&visit.received, &expected, log);
+        let Some(mut exchange) = Exchange::begin(case, address, log) else { return };
+        exchange.read_until(case, |received| is_done(received, &expected));
+        check_streams(&exchange.received, &expected, log);
     } else {
         let (expected, end) = reference::expected_requests(&case.bytes);
         log.expect(&expected);
-        let Some(mut visit) = Exchange::begin(case, address, log) else { return };
+        let Some(mut exchange) = Exchange::begin(case, address, log) else { return };
         let whole = expected.iter().filter(|expected| expected.is_complete).count();
         // An invalid request also gets a response, and the connection is closed after it.
-        visit.read_until(case, |received| {
+        exchange.read_until(case, |received| {
             end != End::Invalid
                 && response::read(received, &expected).is_ok_and(|responses| responses.len() >= whole)
         });
-        check_responses(&visit.received, &expected, log);
+        check_responses(&exchange.received, &expected, log);
     }
 }
 
@@ -51,9 +51,9 @@ impl<'a> Exchange<'a> {
         let stream = wait_for("the gateway accepts a connection", || TcpStream::connect(address).ok());
         stream.set_nodelay(true).expect("a socket");
         stream.set_write_timeout(Some(TIMEOUT)).expect("a socket");
-        let mut visit = Exchange { stream, received: Vec::new(), has_ended: false, log };
+        let mut exchange = Exchange { stream, received: Vec::new(), has_ended: false, log };
         for piece in case.pieces() {
-            match visit.stream.write_all(piece) {
+            match exchange.stream.write_all(piece) {
                 Ok(()) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     log.violate("the gateway neither reads nor closes".to_owned());
@@ -64,20 +64,20 @@ impl<'a> Exchange<'a> {
             }
             std::thread::sleep(case.rest);
         }
-        match case.ending {
+        match case.connection_end {
             ConnectionEnd::Abort => None,
             ConnectionEnd::HalfClosed => {
                 // Fails if the gateway has closed.
-                let _ = visit.stream.shutdown(Shutdown::Write);
-                Some(visit)
+                let _ = exchange.stream.shutdown(Shutdown::Write);
+                Some(exchange)
             }
-            ConnectionEnd::AfterResponses | ConnectionEnd::WaitForClose => Some(visit),
+            ConnectionEnd::AfterResponses | ConnectionEnd::WaitForClose => Some(exchange),
         }
     }
 
     /// Reads until the connection closes, or until all responses are complete if the client waits only for these.
     fn read_until(&mut self, case: &Case, is_enough: impl Fn(&[u8]) -> bool) {
-        let waits_for_end = case.ending != ConnectionEnd::AfterResponses;
+        let waits_for_end = case.connection_end != ConnectionEnd::AfterResponses;
         while !self.has_ended && !is_tunnel(&self.received) && (waits_for_end || !is_enough(&self.received)) {
             self.read_more(case);
         }

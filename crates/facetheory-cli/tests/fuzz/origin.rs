@@ -9,7 +9,7 @@ use crate::request_log::RequestLog;
 use crate::strict_parser::{self, Parsed, Request};
 
 /// The prefix of every page, followed by its target.
-pub(crate) const ECHO_PREFIX: &str = "asked ";
+pub(crate) const ECHO_PREFIX: &str = "requested ";
 /// The most headers of a request.
 const MAX_HEADERS: usize = 256;
 /// Headers that only the gateway may set, in any case.
@@ -63,26 +63,26 @@ struct OriginConnection {
 impl OriginConnection {
     /// Serves one request; `None` once the connection has ended or is unusable.
     fn serve_one(&mut self) -> Option<()> {
-        let mut is_answered = false;
+        let mut has_responded = false;
         loop {
             match strict_parser::read(&self.received) {
                 Parsed::Complete(request, end) => {
                     // After an early response the next request may follow immediately.
-                    if self.received.len() > end && !is_answered {
+                    if self.received.len() > end && !has_responded {
                         self.violate("pipelined requests reached the origin");
                     }
                     self.check(&request, end);
                     let may_switch = self.log.receive(&request, true);
                     self.received.drain(..end);
-                    if !is_answered {
-                        self.answer(&request, may_switch)?;
+                    if !has_responded {
+                        self.respond(&request, may_switch)?;
                     }
                     return Some(());
                 }
                 Parsed::Part(request, None) => {
-                    if !is_answered && request.target.contains("say=early") {
-                        is_answered = true;
-                        self.answer(&request, false)?;
+                    if !has_responded && request.target.contains("say=early") {
+                        has_responded = true;
+                        self.respond(&request, false)?;
                     }
                     if self.read_more().is_none() {
                         self.log.receive(&request, false);
@@ -151,7 +151,7 @@ impl OriginConnection {
         self.log.violate(format!("{what}: {}", self.received.escape_ascii()));
     }
 
-    fn answer(&mut self, request: &Request, may_switch: bool) -> Option<()> {
+    fn respond(&mut self, request: &Request, may_switch: bool) -> Option<()> {
         let page = format!("{ECHO_PREFIX}{}\n", request.target);
         let says = |what: &str| request.target.contains(what);
         if says("say=switch") {

@@ -9,7 +9,7 @@ use crate::meter::{Call, Meter};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{HOST, get, with_long_timeouts};
-use crate::support::store::{Store, s3_endpoint, setting};
+use crate::support::store::{Store, s3_endpoint, server_variable};
 use crate::support::{print, wait_for};
 
 /// List prices of us-east-1 on demand, in dollars per million: read units, write units, and requests to S3 by kind.
@@ -102,8 +102,10 @@ struct MeteredSite {
 impl MeteredSite {
     fn start(config: &str) -> MeteredSite {
         let (store, origin) = (Store::on_servers(), Origin::start());
-        let (table, bodies) =
-            (Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")), Meter::start(&s3_endpoint()));
+        let (table, bodies) = (
+            Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
+            Meter::start(&s3_endpoint()),
+        );
         let metered = store.through(&table.endpoint(), &bodies.endpoint());
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
         let config = with_long_timeouts(config);

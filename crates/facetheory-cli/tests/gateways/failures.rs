@@ -15,7 +15,7 @@ use crate::support::client::Response;
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{HOST, get, request};
-use crate::support::store::{Store, s3_endpoint, setting};
+use crate::support::store::{Store, s3_endpoint, server_variable};
 use crate::support::wait_for;
 
 /// Longer than the clients of DynamoDB and S3 wait for a response, which is 5 s and 30 s. A shutdown may take as long as a test.
@@ -40,8 +40,10 @@ struct ProxiedSite {
 impl ProxiedSite {
     fn start(config: &str) -> ProxiedSite {
         let (store, origin, config) = (Store::on_servers(), Origin::start(), format!("{config}{TIMEOUTS}"));
-        let (table, bodies) =
-            (Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")), Meter::start(&s3_endpoint()));
+        let (table, bodies) = (
+            Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
+            Meter::start(&s3_endpoint()),
+        );
         let directory = tempfile::tempdir().expect("a directory");
         let proxied = store.through(&table.endpoint(), &bodies.endpoint());
         let gateway = Gateway::start_on(&proxied, directory.path(), origin.address, &config);

@@ -12,7 +12,7 @@ use crate::meter::{Call, Meter};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{HOST, get, request, with_long_timeouts};
-use crate::support::store::{Store, s3_endpoint, setting};
+use crate::support::store::{Store, s3_endpoint, server_variable};
 use crate::support::{print, wait_for};
 use crate::table::{facetheory, stderr};
 
@@ -52,7 +52,7 @@ impl Fleet {
         let directories: Vec<TempDir> =
             (0..GATEWAYS).map(|_| tempfile::tempdir().expect("a directory")).collect();
         let config = with_long_timeouts(CONFIG);
-        let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+        let proxy = Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
         let proxied = store.through(&proxy.endpoint(), &s3_endpoint());
         let start = |(directory, store): (&TempDir, &Store)| {
             Gateway::start_on(store, directory.path(), origin.address, &config)

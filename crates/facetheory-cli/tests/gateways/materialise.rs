@@ -15,7 +15,7 @@ use crate::meter::Meter;
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{get, with_long_timeouts};
-use crate::support::store::{Store, s3_endpoint, setting};
+use crate::support::store::{Store, s3_endpoint, server_variable};
 use crate::support::wait_for;
 use crate::table::{command, facetheory, stderr};
 
@@ -98,7 +98,7 @@ fn ctrl_c_ends_a_run_after_the_write_in_progress_and_since_continues_it() {
     const PAGES: u64 = 40;
     /// The write during which the signal is sent.
     const INTERRUPTED: usize = 3;
-    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let proxy = Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     let direct = Store::on_servers();
     direct.commit(&Txn::new((0..PAGES).map(old_page)));
     let store = direct.through(&proxy.endpoint(), &s3_endpoint());
@@ -131,7 +131,7 @@ fn ctrl_c_ends_a_run_after_the_write_in_progress_and_since_continues_it() {
 
 #[test]
 fn a_second_ctrl_c_ends_a_run_at_once_and_says_how_to_continue() {
-    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let proxy = Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     let direct = Store::on_servers();
     direct.commit(&Txn::new((0..2).map(old_page)));
     let store = direct.through(&proxy.endpoint(), &s3_endpoint());
@@ -163,7 +163,7 @@ fn a_second_ctrl_c_ends_a_run_at_once_and_says_how_to_continue() {
 
 #[test]
 fn a_table_that_cannot_be_read_does_not_lose_the_time_to_continue_from() {
-    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let proxy = Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     proxy.deny(&["Scan"]);
     let store = Store::on_servers().through(&proxy.endpoint(), &s3_endpoint());
     let output = invalidate_everything(&store).wait_with_output().expect("an output");

@@ -6,7 +6,7 @@ use crate::meter::{Call, Meter};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{HOST, get, with_long_timeouts};
-use crate::support::store::{Store, s3_endpoint, setting};
+use crate::support::store::{Store, s3_endpoint, server_variable};
 use crate::support::wait_for;
 use crate::table::{facetheory, stderr, stdout};
 
@@ -38,7 +38,7 @@ fn s3_action(call: &Call) -> String {
 #[test]
 fn the_policy_allows_exactly_the_actions_that_the_gateway_and_the_check_perform() {
     let (table, bodies) =
-        (Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")), Meter::start(&s3_endpoint()));
+        (Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT")), Meter::start(&s3_endpoint()));
     let unmetered = Store::on_servers();
     let store = unmetered.through(&table.endpoint(), &bodies.endpoint());
     let (directory, origin) = (tempfile::tempdir().expect("a directory"), Origin::start());

@@ -12,7 +12,7 @@ use crate::meter::{Meter, dynamodb_error};
 use crate::support::gateway::{Gateway, StartError};
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{LONG_TIMEOUTS, get};
-use crate::support::store::{Store, s3_endpoint, setting};
+use crate::support::store::{Store, s3_endpoint, server_variable};
 use crate::support::wait_for;
 
 const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
@@ -48,7 +48,7 @@ fn json(output: &Output) -> Value {
 
 /// DynamoDB and S3 without the table.
 fn without_table() -> Store {
-    Store::at(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"), &s3_endpoint())
+    Store::at(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"), &s3_endpoint())
 }
 
 fn name(store: &Store) -> &str {
@@ -128,7 +128,7 @@ fn a_missing_table_and_a_table_with_other_keys_are_reported_with_a_remedy() {
 
 #[test]
 fn a_denied_creation_and_missing_credentials_say_what_to_do() {
-    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let proxy = Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     proxy.deny(&["CreateTable"]);
     let store = without_table().through(&proxy.endpoint(), &s3_endpoint());
     let denied = facetheory(&store, &["table", "create", "--table", &store.table]);
@@ -155,7 +155,7 @@ fn a_denied_creation_and_missing_credentials_say_what_to_do() {
 #[test]
 fn the_check_names_denied_actions_and_lifecycle_rules_that_delete_bodies() {
     let (table, bodies) =
-        (Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")), Meter::start(&s3_endpoint()));
+        (Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT")), Meter::start(&s3_endpoint()));
     let store = Store::on_servers().through(&table.endpoint(), &bodies.endpoint());
     table.deny(&["PutItem", "DescribeContinuousBackups"]);
     bodies.replace(|method, path| {
@@ -201,7 +201,7 @@ fn a_gateway_without_its_table_says_in_one_message_how_to_create_it() {
 
 #[test]
 fn a_gateway_starts_without_the_permission_to_describe_its_table_and_warns() {
-    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let proxy = Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     proxy.deny(&["DescribeTable"]);
     let store = Store::on_servers().through(&proxy.endpoint(), &s3_endpoint());
     let (directory, origin) = (tempfile::tempdir().expect("a directory"), Origin::start());
@@ -214,7 +214,7 @@ fn a_gateway_starts_without_the_permission_to_describe_its_table_and_warns() {
 
 #[test]
 fn a_gateway_that_may_not_write_names_the_actions_that_it_needs() {
-    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let proxy = Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     proxy.deny(&["PutItem", "DeleteItem"]);
     let store = Store::on_servers().through(&proxy.endpoint(), &s3_endpoint());
     let (directory, origin) = (tempfile::tempdir().expect("a directory"), Origin::start());
@@ -235,7 +235,7 @@ fn a_gateway_starts_while_its_table_does_not_respond() {
 
 #[test]
 fn requests_retries_throttles_and_capacity_of_dynamodb_are_metrics() {
-    let proxy = Meter::start(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let proxy = Meter::start(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     let store = Store::on_servers().through(&proxy.endpoint(), &s3_endpoint());
     let (directory, origin) = (tempfile::tempdir().expect("a directory"), Origin::start());
     let config = format!("{PAGES}{LONG_TIMEOUTS}");

@@ -3,7 +3,7 @@
 use crate::fixture::Setup;
 use crate::support::origin::{Gate, ScriptedResponse};
 use crate::support::proxy::Proxy;
-use crate::support::store::{Store, s3_endpoint, setting};
+use crate::support::store::{Store, s3_endpoint, server_variable};
 
 #[test]
 fn requests_succeed_after_the_origin_has_closed_its_connections() {
@@ -26,7 +26,7 @@ fn requests_succeed_after_the_origin_has_closed_its_connections() {
 fn requests_succeed_after_dynamodb_and_s3_have_closed_their_connections() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let dynamodb = Proxy::start(&runtime, &setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let dynamodb = Proxy::start(&runtime, &server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     let s3 = Proxy::start(&runtime, &s3_endpoint());
     let store = Store::at(&dynamodb.endpoint(), &s3.endpoint());
     store.create_table();

@@ -27,15 +27,15 @@ const CLIENTS: usize = 12;
 
 /// Sends concurrent requests, each with the header line of its number.
 fn clients(site: &Site, path: &str, line: impl Fn(usize) -> String) -> Vec<Connection> {
-    let ask = |number| {
+    let send = |number| {
         let mut connection = site.gateway.connect();
         connection.send(get(path, &line(number)));
         connection
     };
-    (0..CLIENTS).map(ask).collect()
+    (0..CLIENTS).map(send).collect()
 }
 
-fn answers(clients: Vec<Connection>) -> Vec<Response> {
+fn responses_of(clients: Vec<Connection>) -> Vec<Response> {
     clients.into_iter().map(|mut connection| connection.response()).collect()
 }
 
@@ -56,7 +56,7 @@ fn rfc9111_4_concurrent_clients_of_a_cacheable_page_share_one_request(site: &Sit
     let all = clients(site, "/shared", |_| String::new());
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
-    for response in answers(all) {
+    for response in responses_of(all) {
         assert_eq!(response.text(), "response 1 for none");
     }
     assert_eq!(origin_requests(site, "/shared"), 1);
@@ -67,7 +67,7 @@ fn rfc9211_2_6_collapsed_requests_are_reported(site: &Site) {
     let all = clients(site, "/told", |_| String::new());
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
-    let responses = answers(all);
+    let responses = responses_of(all);
     assert_eq!(responses.iter().filter(|response| cache_status(response, "stored").is_some()).count(), 1);
     // A request that arrived after the response was cached is a hit; all others have waited.
     for response in responses.iter().filter(|response| cache_status(response, "stored").is_none()) {
@@ -94,7 +94,7 @@ fn assert_none_shared(
     let all = clients(site, path, line);
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
-    let mut texts: Vec<String> = answers(all).iter().map(Response::text).collect();
+    let mut texts: Vec<String> = responses_of(all).iter().map(Response::text).collect();
     texts.sort();
     texts.dedup();
     assert_eq!(texts.len(), CLIENTS, "a client got the response of another: {lines:?}");
@@ -146,7 +146,7 @@ fn failures(
     let all = clients(site, path, line);
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
-    answers(all)
+    responses_of(all)
 }
 
 fn rfc9111_4_3_3_an_error_for_one_client_is_not_shared_with_waiting_clients(site: &Site) {
@@ -176,7 +176,7 @@ fn rfc9111_4_requests_for_an_uncacheable_page_are_not_serialized(site: &Site) {
     // The gate is closed: all requests are at the origin only if none waits for another.
     wait_for("all requests are at the origin", || (waiting.load(Ordering::Relaxed) == CLIENTS).then_some(()));
     gate.open();
-    assert_eq!(answers(all).len(), CLIENTS);
+    assert_eq!(responses_of(all).len(), CLIENTS);
 }
 
 fn rfc9111_4_a_page_that_becomes_cacheable_is_cached(site: &Site) {
@@ -197,7 +197,7 @@ fn rfc9111_4_1_waiting_clients_get_their_own_variant(site: &Site) {
     let all = clients(site, "/variants", |number| format!("X-Language: l{}\r\n", number % 3));
     wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
     gate.open();
-    for (number, response) in answers(all).iter().enumerate() {
+    for (number, response) in responses_of(all).iter().enumerate() {
         assert!(response.text().ends_with(&format!(" for l{}", number % 3)), "{number}: {}", response.text());
     }
 }

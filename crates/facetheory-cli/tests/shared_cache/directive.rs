@@ -90,10 +90,10 @@ fn rfc9111_5_2_2_7_private_fields_are_not_served_to_others(site: &Site) {
 
 fn rfc9111_5_2_2_4_no_cache_is_validated_for_every_request(site: &Site) {
     validated(site, "/no-cache", &["Cache-Control: no-cache, max-age=3600", "ETag: \"a\""]);
-    for visit in 1..=3 {
+    for number in 1..=3 {
         let response = site.get("/no-cache");
         assert_eq!((response.status, response.text().as_str()), (200, "response 1"));
-        assert_eq!(origin_requests(site, "/no-cache"), visit);
+        assert_eq!(origin_requests(site, "/no-cache"), number);
     }
     let last = site.origin.requests_for("/no-cache").pop().expect("a request");
     assert_eq!(last.header("if-none-match"), Some("\"a\""));

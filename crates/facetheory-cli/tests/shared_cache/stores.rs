@@ -9,7 +9,7 @@ use tabletheory::{DynamoSettings, DynamoTable, Random as _, SystemRandom};
 use crate::support::gateway::Gateway;
 use crate::support::origin::Origin;
 use crate::support::site::{Site, with_long_timeouts};
-use crate::support::store::setting;
+use crate::support::store::server_variable;
 
 /// The region; local servers accept any name.
 const REGION: &str = "us-east-1";
@@ -36,15 +36,15 @@ impl Servers {
     pub(crate) fn new() -> Servers {
         let name = format!("facetheory-shared-{:x}", SystemRandom.next_u64());
         let environment = vec![
-            ("AWS_ENDPOINT_URL_DYNAMODB", setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
-            ("AWS_ENDPOINT_URL_S3", setting("FACETHEORY_TEST_S3_ENDPOINT")),
-            ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")),
-            ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
+            ("AWS_ENDPOINT_URL_DYNAMODB", server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
+            ("AWS_ENDPOINT_URL_S3", server_variable("FACETHEORY_TEST_S3_ENDPOINT")),
+            ("AWS_ACCESS_KEY_ID", server_variable("AWS_ACCESS_KEY_ID")),
+            ("AWS_SECRET_ACCESS_KEY", server_variable("AWS_SECRET_ACCESS_KEY")),
             ("AWS_REGION", REGION.to_owned()),
         ];
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(create_table(&name));
-        let bodies = format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET"));
+        let bodies = format!("s3://{}/{name}", server_variable("FACETHEORY_TEST_S3_BUCKET"));
         Servers { table: format!("dynamodb:{name}"), bodies, environment }
     }
 
@@ -68,12 +68,12 @@ impl Servers {
 
 async fn create_table(name: &str) {
     // DynamoDB Local separates tables by access key.
-    let (key, secret) = (setting("AWS_ACCESS_KEY_ID"), setting("AWS_SECRET_ACCESS_KEY"));
+    let (key, secret) = (server_variable("AWS_ACCESS_KEY_ID"), server_variable("AWS_SECRET_ACCESS_KEY"));
     let config = Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(REGION))
         .credentials_provider(Credentials::new(key, secret, None, None, "tests"));
-    let settings = DynamoSettings::default().endpoint(setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+    let settings = DynamoSettings::default().endpoint(server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
     let table = DynamoTable::new(&Client::from_conf(config.build()), name, settings).expect("a table");
     table.create_table_if_missing().await.expect("the table is created");
 }

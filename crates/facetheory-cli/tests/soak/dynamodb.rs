@@ -53,7 +53,7 @@ impl Dynamodb {
 
     fn await_ready(&self) {
         for _ in 0..ATTEMPTS {
-            if answers(self.address()).unwrap_or(false) {
+            if responds(self.address()).unwrap_or(false) {
                 return;
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -94,7 +94,7 @@ fn launch(installed: &Path, directory: &Path, port: u16) -> Child {
 }
 
 /// Whether an HTTP server listens there.
-fn answers(address: SocketAddr) -> std::io::Result<bool> {
+fn responds(address: SocketAddr) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;

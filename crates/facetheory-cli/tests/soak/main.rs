@@ -92,14 +92,14 @@ fn a_long_mixed_load_is_served_without_errors_or_leaks() {
     let memory = installation.run_load(time, &stats);
     let after = Resources::when_settled(&installation.gateways, &installation.lines, &before);
     traffic::warm_up(&installation.runtime, &installation.gateways);
-    let (failed, answered) = installation.origin.counts();
+    let (failed, requests) = installation.origin.counts();
     if stats.has_unexpected() {
         installation.print_logs();
     }
     let leases = installation.end();
 
     print(&format!("\n{stats}"));
-    print(&format!("the origin failed {failed} of {answered} requests; the table was restarted twice"));
+    print(&format!("the origin failed {failed} of {requests} requests; the table was restarted twice"));
     print(&memory.to_string());
     for ((name, before), after) in NAMES.iter().zip(&before).zip(&after) {
         print(&format!("{name:<12} before {before}; after {after}"));

@@ -36,7 +36,7 @@ pub(crate) struct Origin {
 
 #[derive(Default)]
 struct Counts {
-    answered: AtomicU64,
+    served: AtomicU64,
     failed: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl Origin {
     /// The number of failed requests, and of all requests.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let failed = self.counts.failed.load(Ordering::Relaxed);
-        (failed, self.counts.answered.load(Ordering::Relaxed) + failed)
+        (failed, self.counts.served.load(Ordering::Relaxed) + failed)
     }
 }
 
@@ -83,8 +83,8 @@ async fn serve(stream: TcpStream, counts: Arc<Counts>) {
                 counts.failed.fetch_add(1, Ordering::Relaxed);
                 return if chance == 0 { Err(Closed) } else { Ok(failure()) };
             }
-            let number = counts.answered.fetch_add(1, Ordering::Relaxed);
-            let Ok(response) = answer(request, number).await;
+            let number = counts.served.fetch_add(1, Ordering::Relaxed);
+            let Ok(response) = respond(request, number).await;
             Ok(response)
         }
     });
@@ -92,7 +92,7 @@ async fn serve(stream: TcpStream, counts: Arc<Counts>) {
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades().await;
 }
 
-async fn answer(request: Request<Incoming>, number: u64) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(request: Request<Incoming>, number: u64) -> Result<Response<Full<Bytes>>, Infallible> {
     if request.headers().contains_key(UPGRADE) {
         return Ok(switch(request));
     }

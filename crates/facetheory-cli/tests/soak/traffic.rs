@@ -129,11 +129,11 @@ impl Target {
             let connected = Client::connect_http2(self.site).await;
             let Some(client) = self.connected(Kind::Http2, connected) else { continue };
             let companions = (0..STREAMS).filter_map(|_| client.companion());
-            let visits = companions.map(|mut companion| {
+            let requests = companions.map(|mut companion| {
                 let way = self.clone();
                 async move { way.hot(Kind::Http2, &mut companion).await }
             });
-            futures_util::future::join_all(visits).await;
+            futures_util::future::join_all(requests).await;
         }
     }
 

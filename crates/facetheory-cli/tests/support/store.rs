@@ -30,7 +30,7 @@ const REGION: &str = "us-east-1";
 impl Store {
     /// A new table in DynamoDB, and bodies in S3, on the servers of `scripts/local-aws start`.
     pub(crate) fn on_servers() -> Store {
-        let store = Store::at(&setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"), &s3_endpoint());
+        let store = Store::at(&server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"), &s3_endpoint());
         store.create_table();
         store
     }
@@ -39,13 +39,13 @@ impl Store {
     pub(crate) fn at(dynamodb: &str, s3: &str) -> Store {
         let name = format!("facetheory-gateways-{:x}", SystemRandom.next_u64());
         Store {
-            bodies: format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET")),
+            bodies: format!("s3://{}/{name}", server_variable("FACETHEORY_TEST_S3_BUCKET")),
             table: format!("dynamodb:{name}"),
             environment: vec![
                 (DYNAMODB, dynamodb.to_owned()),
                 (S3, s3.to_owned()),
-                ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")),
-                ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
+                ("AWS_ACCESS_KEY_ID", server_variable("AWS_ACCESS_KEY_ID")),
+                ("AWS_SECRET_ACCESS_KEY", server_variable("AWS_SECRET_ACCESS_KEY")),
                 ("AWS_REGION", REGION.to_owned()),
             ],
         }
@@ -165,7 +165,7 @@ impl Store {
 
 /// The endpoint of the S3 server that all tests share.
 pub(crate) fn s3_endpoint() -> String {
-    setting("FACETHEORY_TEST_S3_ENDPOINT")
+    server_variable("FACETHEORY_TEST_S3_ENDPOINT")
 }
 
 /// A new runtime for each call, since a connection belongs to the runtime that opened it.
@@ -177,7 +177,7 @@ fn runtime() -> tokio::runtime::Runtime {
 ///
 /// # Panics
 /// If it is not set: a test that cannot run must not pass.
-pub(crate) fn setting(name: &str) -> String {
+pub(crate) fn server_variable(name: &str) -> String {
     if let Ok(value) = std::env::var(name) {
         return value;
     }

@@ -31,8 +31,8 @@ const QUICK: RenderPlan =
 impl World {
     /// Shuts half of the processes down under faults, then checks that the others recover.
     pub(super) async fn quiesce_clients(&self, processes: &[Process<'_>]) {
-        let (running, ending) = processes.split_at(processes.len().div_ceil(2));
-        for process in ending {
+        let (running, stopping) = processes.split_at(processes.len().div_ceil(2));
+        for process in stopping {
             self.shut_down_and_check(process).await;
         }
         self.set_faults(Faults::default());

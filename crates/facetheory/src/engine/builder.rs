@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use super::circuit_breaker::{CircuitBreaker, WriteBreakers};
-use super::fallback::MAX_LINGERING_BYTES;
+use super::fallback::MAX_RETAINED_BYTES;
 use super::feed::FeedWatch;
 use super::memory::Memory;
 use super::metrics::Metrics;
@@ -77,7 +77,7 @@ impl IsrBuilder {
             body_reads: SingleFlight::new(),
             regenerations: SingleFlight::new(),
             fetches: SingleFlight::new(),
-            lingering_bytes: permits(MAX_LINGERING_BYTES),
+            retained_bytes: permits(MAX_RETAINED_BYTES),
             metrics: Metrics::new(),
             random: Arc::new(SystemRandom),
             background_renders: permits(BACKGROUND_RENDERS),

@@ -25,7 +25,7 @@ const MAX_FETCHES: u32 = 2;
 const MAX_SHARED_AGE: Duration = Duration::from_secs(1);
 
 /// The most bytes of fetched pages that are held to be shared with requests that arrive a moment later.
-pub(super) const MAX_LINGERING_BYTES: usize = 16 * 1024 * 1024;
+pub(super) const MAX_RETAINED_BYTES: usize = 16 * 1024 * 1024;
 
 /// A fetch of the page that is running in this process, for all requests that wait for it.
 #[derive(Clone, Debug)]
@@ -61,9 +61,9 @@ impl Request<'_> {
                 Fetched::Page(entry) => self.may_share(entry),
                 Fetched::Declined | Fetched::Failed(_) => false,
             };
-            let (max_age, lingering) = (engine.shared_max_age(), engine.lingering_bytes.clone());
-            let linger = move |fetched: &Fetched| linger(fetched, &lingering, max_age);
-            let Some(mut flight) = engine.fetches.join_recent(engine, page, is_recent, linger, start) else {
+            let (max_age, retained) = (engine.shared_max_age(), engine.retained_bytes.clone());
+            let retain = move |fetched: &Fetched| retain(fetched, &retained, max_age);
+            let Some(mut flight) = engine.fetches.join_recent(engine, page, is_recent, retain, start) else {
                 break;
             };
             let started = flight.started;
@@ -160,7 +160,7 @@ impl Engine {
 
 /// Returns a future that is ready when a page is too old to be shared with further requests, or at once if too many bytes are
 /// held for that.
-fn linger(fetched: &Fetched, bytes: &Arc<Semaphore>, max_age: Duration) -> impl Future<Output = ()> + use<> {
+fn retain(fetched: &Fetched, bytes: &Arc<Semaphore>, max_age: Duration) -> impl Future<Output = ()> + use<> {
     let permit = match fetched {
         Fetched::Page(entry) => u32::try_from(entry.page.bytes().len())
             .ok()

@@ -121,7 +121,7 @@ struct Engine {
     /// Calls of the renderer, with a lease or without.
     fetches: Arc<SingleFlight<Fetched>>,
     /// Permits for the bytes of fetched pages that are held for further requests.
-    lingering_bytes: Arc<Semaphore>,
+    retained_bytes: Arc<Semaphore>,
     metrics: Metrics,
     random: Arc<dyn Random>,
     /// Permits for renders in the background, and for those that run or wait.

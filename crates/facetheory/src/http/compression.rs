@@ -132,7 +132,7 @@ mod tests {
     use http::HeaderValue;
     use proptest::prelude::*;
 
-    fn ask(lines: &[&str]) -> Coding {
+    fn coding_for(lines: &[&str]) -> Coding {
         let value = |line: &&str| HeaderValue::from_bytes(line.as_bytes()).expect("a header value");
         choose(&lines.iter().map(|line| (ACCEPT_ENCODING, value(line))).collect(), |_| true)
     }
@@ -174,10 +174,10 @@ mod tests {
             (",,;;,q=1,gzip", Coding::Gzip),
             ("gzip br", Coding::Identity),
         ] {
-            assert_eq!(ask(&[line]), expected, "{line}");
+            assert_eq!(coding_for(&[line]), expected, "{line}");
         }
-        assert_eq!(ask(&[]), Coding::Identity);
-        assert_eq!(ask(&["gzip", "br"]), Coding::Brotli, "lines accumulate");
+        assert_eq!(coding_for(&[]), Coding::Identity);
+        assert_eq!(coding_for(&["gzip", "br"]), Coding::Brotli, "lines accumulate");
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_client_gets_a_coding_that_it_did_not_name(line in "[a-z*;=,q01. -]{0,40}") {
-            let coding = ask(&[&line]);
+            let coding = coding_for(&[&line]);
             let named = coding.as_str().is_none_or(|name| line.contains(name) || line.contains('*'));
             prop_assert!(named, "{} for {}", coding.etag_suffix(), line);
         }
@@ -210,7 +210,7 @@ mod tests {
             weights in proptest::collection::vec(proptest::option::of(0u16..=1000), 4),
         ) {
             let names = ["br", "zstd", "gzip", "identity"];
-            let said: Vec<String> = names.iter().zip(&weights)
+            let codings: Vec<String> = names.iter().zip(&weights)
                 .filter_map(|(name, weight)| weight.map(|weight| format!("{name};q={}.{:03}", weight / 1000, weight % 1000)))
                 .collect();
             // The first of the heaviest in our order. A coding that is not named weighs nothing, and identity a little more.
@@ -221,7 +221,7 @@ mod tests {
                 Some(index) if heaviest > 0 => Coding::ALL[index],
                 _ => Coding::Identity,
             };
-            prop_assert_eq!(ask(&[&said.join(", ")]), expected);
+            prop_assert_eq!(coding_for(&[&codings.join(", ")]), expected);
         }
     }
 }

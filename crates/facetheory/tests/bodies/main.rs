@@ -12,25 +12,25 @@ use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
 use facetheory::protocol::{Content, Generation, Meta};
 use facetheory::{Bodies, PageKey, PageStore, Pages, Pointers, Rendered};
-use support::setting;
+use support::server_variable;
 use tabletheory::{MemoryTable, Random, SeededRandom, SystemRandom, Table as _, Timestamp, Txn, Write};
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_123);
 
 fn s3_config(secret: &str) -> SdkConfig {
-    let credentials = Credentials::new(setting("AWS_ACCESS_KEY_ID"), secret, None, None, "tests");
+    let credentials = Credentials::new(server_variable("AWS_ACCESS_KEY_ID"), secret, None, None, "tests");
     SdkConfig::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("us-east-1"))
-        .endpoint_url(setting("FACETHEORY_TEST_S3_ENDPOINT"))
+        .endpoint_url(server_variable("FACETHEORY_TEST_S3_ENDPOINT"))
         .credentials_provider(SharedCredentialsProvider::new(credentials))
         .build()
 }
 
 fn s3() -> Bodies {
     let prefix = format!("test-{:x}", SystemRandom.next_u64());
-    let config = s3_config(&setting("AWS_SECRET_ACCESS_KEY"));
-    Bodies::s3(&config, &setting("FACETHEORY_TEST_S3_BUCKET"), &prefix).expect("a store")
+    let config = s3_config(&server_variable("AWS_SECRET_ACCESS_KEY"));
+    Bodies::s3(&config, &server_variable("FACETHEORY_TEST_S3_BUCKET"), &prefix).expect("a store")
 }
 
 fn each_store() -> (tempfile::TempDir, [(&'static str, Bodies); 3]) {
@@ -139,7 +139,7 @@ async fn s3_keys_of_other_languages_may_name_the_bucket() {
     let page = PageKey::new("/").expect("a page");
     let stored =
         bodies.put(&page, NOW, "x".into(), &Content::default(), &SystemRandom).await.expect("stored");
-    let bucket = setting("FACETHEORY_TEST_S3_BUCKET");
+    let bucket = server_variable("FACETHEORY_TEST_S3_BUCKET");
     let full = format!("s3://{bucket}/{}", stored.s3_key);
     assert!(bodies.get(&full, Some(&stored.digest)).await.expect("no error").is_some());
     assert!(bodies.get(&format!("s3://other/{}", stored.s3_key), None).await.expect("no error").is_none());
@@ -147,7 +147,7 @@ async fn s3_keys_of_other_languages_may_name_the_bucket() {
 
 #[tokio::test]
 async fn wrong_credentials_are_an_error_not_a_missing_body() {
-    let bucket = setting("FACETHEORY_TEST_S3_BUCKET");
+    let bucket = server_variable("FACETHEORY_TEST_S3_BUCKET");
     let bodies = Bodies::s3(&s3_config("wrong"), &bucket, "test").expect("a store");
     let error = bodies.get("test/x.html", None).await.expect_err("the server checks signatures");
     assert_eq!(error.kind(), facetheory::Kind::Unavailable);
@@ -172,7 +172,7 @@ async fn a_body_is_read_and_deleted_in_every_form_of_its_key() {
         for (stored, key) in [(&absolute, &absolute.s3_key[start..]), (&relative, relative.s3_key.as_str())] {
             let mut forms = vec![key.to_owned(), format!("{prefix}{key}"), format!("/{prefix}{key}")];
             if name == "s3" {
-                forms.push(format!("s3://{}/{prefix}{key}", setting("FACETHEORY_TEST_S3_BUCKET")));
+                forms.push(format!("s3://{}/{prefix}{key}", server_variable("FACETHEORY_TEST_S3_BUCKET")));
                 let other = format!("s3://other/{prefix}{key}");
                 assert_eq!(bodies.get(&other, None).await.expect(name), None, "{name}: {other}");
             }

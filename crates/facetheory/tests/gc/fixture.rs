@@ -17,7 +17,7 @@ use tabletheory::{
 };
 
 use crate::concurrent::{ConcurrentTable, concurrent_table};
-use crate::support::setting;
+use crate::support::server_variable;
 
 /// Object stores use their own clocks. By this clock their times are long ago, so that the time in an S3 key decides.
 pub(crate) const START: Timestamp = Timestamp::from_seconds(4_102_444_800);
@@ -35,16 +35,21 @@ pub(crate) struct Test {
 }
 
 fn s3() -> Bodies {
-    let credentials =
-        Credentials::new(setting("AWS_ACCESS_KEY_ID"), setting("AWS_SECRET_ACCESS_KEY"), None, None, "tests");
+    let credentials = Credentials::new(
+        server_variable("AWS_ACCESS_KEY_ID"),
+        server_variable("AWS_SECRET_ACCESS_KEY"),
+        None,
+        None,
+        "tests",
+    );
     let config = SdkConfig::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("us-east-1"))
-        .endpoint_url(setting("FACETHEORY_TEST_S3_ENDPOINT"))
+        .endpoint_url(server_variable("FACETHEORY_TEST_S3_ENDPOINT"))
         .credentials_provider(SharedCredentialsProvider::new(credentials))
         .build();
     let prefix = format!("test-{:x}", SystemRandom.next_u64());
-    Bodies::s3(&config, &setting("FACETHEORY_TEST_S3_BUCKET"), &prefix).expect("a store")
+    Bodies::s3(&config, &server_variable("FACETHEORY_TEST_S3_BUCKET"), &prefix).expect("a store")
 }
 
 impl Test {

@@ -62,9 +62,9 @@ async fn a_page_over_the_size_limit_is_passed_through_whole() {
     let site = Site::new();
     let long = Bytes::from(vec![b'x'; 100_001]);
     site.responds(200, &[], long.clone());
-    let reply = site.get("/long").await;
-    assert_eq!((reply.status, reply.state()), (200, "bypass"));
-    assert_eq!(reply.body, long);
+    let response = site.get("/long").await;
+    assert_eq!((response.status, response.state()), (200, "bypass"));
+    assert_eq!(response.body, long);
     let fits = Bytes::from(vec![b'x'; 100_000]);
     site.responds(200, &[], fits.clone());
     let cached = site.get("/fits").await;
@@ -96,8 +96,8 @@ async fn a_page_of_another_language_is_served_with_its_object_metadata() {
 async fn a_body_shorter_than_its_content_length_is_a_failed_render() {
     let site = Site::new();
     site.responds(200, &[("content-length", "10")], "short");
-    let reply = site.get("/a").await;
-    assert_eq!((reply.status, reply.state()), (502, "bypass"));
+    let response = site.get("/a").await;
+    assert_eq!((response.status, response.state()), (502, "bypass"));
     site.responds(200, &[], "whole");
     assert_eq!(site.get("/a").await.text(), "whole");
 }

@@ -31,21 +31,21 @@ async fn a_client_that_has_the_page_gets_304() {
         ("if-match", "\"v1\"", 200),
     ] {
         for method in ["GET", "HEAD"] {
-            let reply = site.send(method, "/a", &[(name, value)]).await;
-            assert_eq!(reply.status, status, "{method} {name}: {value}");
+            let response = site.send(method, "/a", &[(name, value)]).await;
+            assert_eq!(response.status, status, "{method} {name}: {value}");
             if status == 304 {
-                assert!(reply.body.is_empty() && reply.header("content-type").is_empty());
-                assert_eq!((reply.header("etag"), reply.header("vary")), ("\"v1\"", "accept-encoding"));
-                assert_eq!((reply.state(), reply.header("age")), ("hit", "0"));
+                assert!(response.body.is_empty() && response.header("content-type").is_empty());
+                assert_eq!((response.header("etag"), response.header("vary")), ("\"v1\"", "accept-encoding"));
+                assert_eq!((response.state(), response.header("age")), ("hit", "0"));
                 assert_eq!(
-                    (reply.header("content-length"), reply.size_hint),
+                    (response.header("content-length"), response.size_hint),
                     ("", None),
                     "its length is not zero"
                 );
             }
             if status == 412 {
                 assert_eq!(
-                    (reply.header("cache-control"), reply.header("age"), reply.header("etag")),
+                    (response.header("cache-control"), response.header("age"), response.header("etag")),
                     ("no-store", "", ""),
                     "no cache in front may store it"
                 );
@@ -79,14 +79,14 @@ async fn one_range_of_a_page_is_served() {
         ("bytes=0-1,3-4", 200, "", "0123456789"),
         ("lines=1-2", 200, "", "0123456789"),
     ] {
-        let reply = site.get_with("/a", &[("range", range)]).await;
+        let response = site.get_with("/a", &[("range", range)]).await;
         assert_eq!(
-            (reply.status, reply.header("content-range"), reply.text()),
+            (response.status, response.header("content-range"), response.text()),
             (status, content_range, body),
             "{range}"
         );
-        assert_eq!(reply.header("content-length"), body.len().to_string());
-        let is_cacheable_in_front = reply.header("cache-control") != "no-store";
+        assert_eq!(response.header("content-length"), body.len().to_string());
+        let is_cacheable_in_front = response.header("cache-control") != "no-store";
         assert_eq!(is_cacheable_in_front, status != 416, "{range}: an error is for one client alone");
     }
     let same = site.get_with("/a", &[("range", "bytes=0-3"), ("if-range", "\"v1\"")]).await;
@@ -160,7 +160,7 @@ async fn an_unchanged_page_that_is_no_longer_cacheable_is_dropped() {
         assert_eq!(
             (own.state(), own.text(), cache_control),
             ("bypass", "one", forbidden),
-            "it was said twice"
+            "the origin sent it twice"
         );
     }
 }

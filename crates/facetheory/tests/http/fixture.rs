@@ -44,7 +44,7 @@ impl Deref for Site {
 
 /// A response that was read to its end.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct ReceivedResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -52,7 +52,7 @@ pub(crate) struct Reply {
     pub(crate) size_hint: Option<u64>,
 }
 
-impl Reply {
+impl ReceivedResponse {
     /// A header, or "" if it is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("a text"))
@@ -179,15 +179,15 @@ impl Site {
         std::mem::take(&mut *self.requests.lock().expect("not poisoned"))
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Reply {
+    pub(crate) async fn get(&self, path: &str) -> ReceivedResponse {
         self.send("GET", path, &[]).await
     }
 
-    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Reply {
+    pub(crate) async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> ReceivedResponse {
         self.send("GET", path, headers).await
     }
 
-    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Reply {
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> ReceivedResponse {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| *name == "host") {
             request = request.header("host", "example.com");
@@ -200,6 +200,6 @@ impl Site {
         let (head, body) = response.into_parts();
         let size_hint = body.size_hint().exact();
         let body = body.collect().await.expect("a body").to_bytes();
-        Reply { status: head.status.as_u16(), headers: head.headers, body, size_hint }
+        ReceivedResponse { status: head.status.as_u16(), headers: head.headers, body, size_hint }
     }
 }

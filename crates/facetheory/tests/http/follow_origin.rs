@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tabletheory::Faults;
 
-use crate::fixture::{INTERVAL, Reply, SECOND, Site};
+use crate::fixture::{INTERVAL, ReceivedResponse, SECOND, Site};
 
 fn site() -> Site {
     Site::of(Routes::new([]).expect("no routes").otherwise_follow_origin())
@@ -38,7 +38,7 @@ async fn a_response_is_fresh_for_as_long_as_its_origin_says() {
     site.responds(200, &[("cache-control", "max-age=60"), ("x-own", "1")], "page");
     let first = site.get("/a").await;
     assert_eq!((first.state(), first.header("x-own"), first.header("age")), ("miss", "1", ""));
-    assert_eq!(first.header("cache-control"), "max-age=60", "as its origin said it");
+    assert_eq!(first.header("cache-control"), "max-age=60", "as its origin sent it");
     tokio::time::advance(59 * SECOND).await;
     let second = site.get("/a").await;
     assert_eq!((second.state(), second.header("age")), ("hit", "59"));
@@ -87,8 +87,8 @@ async fn an_upgrade_request_is_passed_through() {
         ("foo", "keep-alive", "miss"),
         ("h2c", "Upgrade, HTTP2-Settings", "hit"),
     ] {
-        let reply = site.get_with("/a", &[("upgrade", protocol), ("connection", connection)]).await;
-        assert_eq!(reply.state(), state, "{protocol} {connection}");
+        let response = site.get_with("/a", &[("upgrade", protocol), ("connection", connection)]).await;
+        assert_eq!(response.state(), state, "{protocol} {connection}");
     }
 }
 
@@ -198,7 +198,7 @@ async fn a_response_that_becomes_cacheable_is_cached_soon() {
     site.responds(200, &[("cache-control", "max-age=60")], "page");
     let states: Vec<String> = [site.get("/a").await, site.get("/a").await, site.get("/a").await]
         .iter()
-        .map(|reply| reply.state().to_owned())
+        .map(|response| response.state().to_owned())
         .collect();
     assert_eq!(states, ["bypass", "miss", "hit"]);
 }
@@ -232,8 +232,8 @@ async fn requests_that_waited_for_an_unshareable_response_are_forwarded_together
     ] {
         let (site, began) = (site(), tokio::time::Instant::now());
         takes_a_second(&site, 200, headers);
-        let replies = join_all((0..MANY).map(|_| site.get("/a"))).await;
-        let texts: BTreeSet<&str> = replies.iter().map(Reply::text).collect();
+        let responses = join_all((0..MANY).map(|_| site.get("/a"))).await;
+        let texts: BTreeSet<&str> = responses.iter().map(ReceivedResponse::text).collect();
         assert_eq!((texts.len(), site.requests().len()), (MANY, MANY), "{headers:?}");
         assert!(began.elapsed() < 3 * SECOND, "they waited for one, and then for themselves: {headers:?}");
         site.get("/a").await;
@@ -250,10 +250,10 @@ async fn an_overloaded_origin_does_not_get_all_requests_that_waited() {
         tokio::time::advance(61 * SECOND).await;
         site.requests();
         takes_a_second(&site, status, &[("cache-control", "private"), ("x-own", "1")]);
-        let replies = join_all((0..MANY).map(|_| site.get("/a"))).await;
-        assert!(replies.iter().all(|reply| reply.status == status), "{status}");
+        let responses = join_all((0..MANY).map(|_| site.get("/a"))).await;
+        assert!(responses.iter().all(|response| response.status == status), "{status}");
         assert_eq!(site.requests().len(), 1, "{status}");
-        let own = replies.iter().filter(|reply| reply.headers.contains_key("x-own")).count();
+        let own = responses.iter().filter(|response| response.headers.contains_key("x-own")).count();
         assert_eq!(own, 1, "its response is for one client");
     }
 }
@@ -274,9 +274,9 @@ async fn a_failure_is_shared_unless_it_may_be_for_one_client() {
         site.requests();
         takes_a_second(&site, 500, headers);
         let began = tokio::time::Instant::now();
-        let replies = join_all((0..MANY).map(|_| site.get_with("/a", headers_sent))).await;
-        assert!(replies.iter().all(|reply| reply.status == 500), "{headers:?}");
-        let texts: BTreeSet<&str> = replies.iter().map(Reply::text).collect();
+        let responses = join_all((0..MANY).map(|_| site.get_with("/a", headers_sent))).await;
+        assert!(responses.iter().all(|response| response.status == 500), "{headers:?}");
+        let texts: BTreeSet<&str> = responses.iter().map(ReceivedResponse::text).collect();
         assert_eq!((texts.len(), site.requests().len()), (requests, requests), "{headers:?}");
         assert!(began.elapsed() < 3 * SECOND, "they waited for one, and then for themselves: {headers:?}");
     }
@@ -291,8 +291,8 @@ async fn requests_that_waited_share_a_response_that_may_be_reused() {
     ] {
         let site = site();
         takes_a_second(&site, 200, headers);
-        for reply in join_all((0..MANY).map(|_| site.get("/a"))).await {
-            assert_eq!(reply.text(), "1", "{headers:?}");
+        for response in join_all((0..MANY).map(|_| site.get("/a"))).await {
+            assert_eq!(response.text(), "1", "{headers:?}");
         }
         assert_eq!(site.requests().len(), 1, "{headers:?}");
     }

@@ -1,7 +1,7 @@
 //! The tower layer: the responses that clients get, and the requests that the renderer gets.
 
 mod cacheability;
-mod coding;
+mod compression;
 mod conditional;
 mod fixture;
 mod follow_origin;

@@ -18,9 +18,9 @@ async fn requests_that_are_not_for_a_page_are_passed_through_unchanged() {
         ("GET", &[("upgrade", "websocket")][..], "fwd=bypass; fwd-status=200; detail=upgrade"),
     ] {
         for _ in 0..2 {
-            let reply = site.send(method, "/a?q=1", headers).await;
-            assert_eq!((reply.status, reply.state()), (200, "bypass"));
-            assert_eq!(reply.header("cache-status"), format!("FaceTheory; {detail}"));
+            let response = site.send(method, "/a?q=1", headers).await;
+            assert_eq!((response.status, response.state()), (200, "bypass"));
+            assert_eq!(response.header("cache-status"), format!("FaceTheory; {detail}"));
         }
         let requests = site.requests();
         assert_eq!(requests.len(), 2, "{method} {headers:?}");
@@ -131,8 +131,8 @@ async fn tenants_never_share_a_page() {
             for (path, host, tenant) in requests_of_tenants {
                 let headers = [("host", host), ("x-tenant-id", tenant)];
                 let headers = if tenant.is_empty() { &headers[..1] } else { &headers[..] };
-                let reply = site.get_with(path, headers).await;
-                assert_eq!((reply.status, reply.state()), (200, state), "{path} of {host} {tenant}");
+                let response = site.get_with(path, headers).await;
+                assert_eq!((response.status, response.state()), (200, state), "{path} of {host} {tenant}");
             }
         }
         let acme = facetheory::Tenant::new("acme").expect("a tenant");
@@ -160,8 +160,8 @@ async fn a_strict_layer_checks_requests_that_are_passed_through() {
         ("/fine", vec![("host", "example.com"), ("host", "example.com")], 400),
     ] {
         for method in ["GET", "POST"] {
-            let reply = strict.send(method, path, &headers).await;
-            assert_eq!(reply.status, expected, "{method} {path} {headers:?}");
+            let response = strict.send(method, path, &headers).await;
+            assert_eq!(response.status, expected, "{method} {path} {headers:?}");
             assert_eq!(strict.requests().len(), usize::from(expected == 200), "{method} {path} {headers:?}");
             assert_eq!(lenient.send(method, path, &headers).await.status, 200, "{method} {path} {headers:?}");
         }

@@ -62,12 +62,12 @@ async fn a_failed_render_is_hidden_by_a_stale_page_and_otherwise_sent_to_all_who
         "down",
     );
     let (first, second) = tokio::join!(site.get("/blocking/a"), site.get("/blocking/a"));
-    for reply in [first, second] {
-        assert_eq!((reply.status, reply.state(), reply.text()), (503, "bypass", "down"));
-        assert_eq!((reply.header("retry-after"), reply.header("connection")), ("5", ""));
-        assert_eq!(reply.header("x-hop"), "", "Connection named it");
+    for response in [first, second] {
+        assert_eq!((response.status, response.state(), response.text()), (503, "bypass", "down"));
+        assert_eq!((response.header("retry-after"), response.header("connection")), ("5", ""));
+        assert_eq!(response.header("x-hop"), "", "Connection named it");
         assert_eq!(
-            reply.header("cache-status"),
+            response.header("cache-status"),
             "FaceTheory; fwd=bypass; fwd-status=503; detail=render-failed"
         );
     }

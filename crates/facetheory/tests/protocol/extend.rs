@@ -136,7 +136,7 @@ async fn a_page_that_was_invalidated_is_published_by_a_transaction_that_verifies
 
 #[tokio::test]
 async fn an_extension_with_a_lost_response_is_recognized_by_its_mark() {
-    use Fate::{ComeLate, Delay, Deny, LoseResponse, LoseRequest, Pass};
+    use Fate::{ComeLate, Delay, Deny, LoseRequest, LoseResponse, Pass};
     // The fate of the attempts, and of the release after them; the result, or `None` if it is unknown.
     let done = Some(Published::Done);
     for (fates, expected) in [

@@ -18,7 +18,7 @@ use tabletheory::{
 };
 use tokio::sync::OnceCell;
 
-use crate::support::setting;
+use crate::support::server_variable;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -150,7 +150,8 @@ async fn dynamodb() -> DynamoTable {
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new("us-east-1"))
             .credentials_provider(Credentials::new("test", "test", None, None, "tests"));
-        let settings = DynamoSettings::default().endpoint(setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
+        let settings =
+            DynamoSettings::default().endpoint(server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT"));
         DynamoTable::new(&Client::from_conf(config.build()), name, settings).expect("valid settings")
     };
     let create = || async {

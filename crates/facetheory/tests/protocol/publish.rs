@@ -182,7 +182,7 @@ async fn guards_refuse_an_outdated_read_and_an_older_render() {
 
 #[tokio::test]
 async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
-    use Fate::{Deny, LoseResponse, LoseRequest, Pass};
+    use Fate::{Deny, LoseRequest, LoseResponse, Pass};
     for history in [History::Latest, History::Versions] {
         for (fates, published) in [
             (vec![LoseResponse, Pass], Ok(Published::Done)),
@@ -223,7 +223,7 @@ async fn a_publish_with_a_lost_response_is_never_reported_as_not_done() {
 
 #[tokio::test]
 async fn a_lease_is_granted_even_if_the_response_was_lost() {
-    use Fate::{LoseResponse, LoseRequest, Pass};
+    use Fate::{LoseRequest, LoseResponse, Pass};
     for fates in [vec![LoseResponse, Pass], vec![LoseRequest, LoseResponse, Pass]] {
         for t in Test::on_each_table() {
             t.table.script(&fates);

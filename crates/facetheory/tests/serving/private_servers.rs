@@ -60,16 +60,16 @@ impl PrivateServers {
     /// New stores on these servers.
     pub(crate) fn stores(&self) -> Result<Stores, Failed> {
         let lines = read_to_string(self.directory.path().join("env"))?;
-        let setting = |name: &str| {
+        let variable = |name: &str| {
             let set = lines.lines().filter_map(|line| line.split_once('=')).find(|(key, _)| *key == name);
             set.map(|(_, value)| value.to_owned()).ok_or(format!("the servers have no {name}"))
         };
         let mut stores = Stores::on_servers()?;
         for (name, value) in &mut stores.environment {
-            *value = setting(name)?;
+            *value = variable(name)?;
         }
         let (_, name) = stores.table.split_once(':').ok_or("the address of the table has no name")?;
-        stores.bodies = format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET")?);
+        stores.bodies = format!("s3://{}/{name}", variable("FACETHEORY_TEST_S3_BUCKET")?);
         Ok(stores)
     }
 

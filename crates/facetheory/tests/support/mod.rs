@@ -4,7 +4,7 @@
 ///
 /// # Panics
 /// If it is not set: a test that cannot run must not pass.
-pub(crate) fn setting(name: &str) -> String {
+pub(crate) fn server_variable(name: &str) -> String {
     if let Ok(value) = std::env::var(name) {
         return value;
     }

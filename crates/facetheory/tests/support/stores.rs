@@ -9,7 +9,7 @@ use libtest_mimic::Failed;
 use tabletheory::{DynamoSettings, DynamoTable, Random as _, SystemRandom};
 use tempfile::TempDir;
 
-use crate::support::setting;
+use crate::support::server_variable;
 
 /// Environment variable that tells a process that it is a child, and its role.
 const ROLE: &str = "FACETHEORY_TEST_ROLE";
@@ -45,14 +45,14 @@ impl Stores {
         let temp = tempfile::tempdir()?;
         let name = format!("facetheory-processes-{:x}", SystemRandom.next_u64());
         Ok(Stores {
-            bodies: format!("s3://{}/{name}", setting("FACETHEORY_TEST_S3_BUCKET")),
+            bodies: format!("s3://{}/{name}", server_variable("FACETHEORY_TEST_S3_BUCKET")),
             table: format!("dynamodb:{name}"),
             directory: temp.path().to_owned(),
             environment: vec![
-                ("AWS_ENDPOINT_URL_DYNAMODB", setting("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
-                ("AWS_ENDPOINT_URL_S3", setting("FACETHEORY_TEST_S3_ENDPOINT")),
-                ("AWS_ACCESS_KEY_ID", setting("AWS_ACCESS_KEY_ID")),
-                ("AWS_SECRET_ACCESS_KEY", setting("AWS_SECRET_ACCESS_KEY")),
+                ("AWS_ENDPOINT_URL_DYNAMODB", server_variable("FACETHEORY_TEST_DYNAMODB_ENDPOINT")),
+                ("AWS_ENDPOINT_URL_S3", server_variable("FACETHEORY_TEST_S3_ENDPOINT")),
+                ("AWS_ACCESS_KEY_ID", server_variable("AWS_ACCESS_KEY_ID")),
+                ("AWS_SECRET_ACCESS_KEY", server_variable("AWS_SECRET_ACCESS_KEY")),
                 ("AWS_REGION", "us-east-1".to_owned()),
             ],
             _temp: Some(temp),

@@ -163,12 +163,12 @@ impl Server {
 
     /// Reads until the server has sent this text.
     pub(super) async fn until(&mut self, text: &str) -> String {
-        let mut said = String::new();
-        while !said.contains(text) {
-            let byte = self.client.read_u8().await.unwrap_or_else(|_| panic!("no {text:?} in {said:?}"));
-            said.push(char::from(byte));
+        let mut received = String::new();
+        while !received.contains(text) {
+            let byte = self.client.read_u8().await.unwrap_or_else(|_| panic!("no {text:?} in {received:?}"));
+            received.push(char::from(byte));
         }
-        said
+        received
     }
 }
 

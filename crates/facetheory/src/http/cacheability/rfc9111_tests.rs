@@ -150,7 +150,7 @@ fn rfc9111_4_2_2_a_response_to_a_cookie_needs_explicit_directives_to_be_stored()
         assert!(get(200, silent).is_ok(), "{silent:?}");
         assert_eq!(with_cookie(silent), Err(UncacheableReason::Cookie), "{silent:?}");
     }
-    for said in [
+    for header in [
         ("cache-control", "max-age=60"),
         ("cache-control", "s-maxage=60"),
         ("cache-control", "public"),
@@ -158,7 +158,7 @@ fn rfc9111_4_2_2_a_response_to_a_cookie_needs_explicit_directives_to_be_stored()
         ("cdn-cache-control", "max-age=60"),
         ("expires", &later),
     ] {
-        assert!(with_cookie(&[modified, said]).is_ok(), "{said:?}");
+        assert!(with_cookie(&[modified, header]).is_ok(), "{header:?}");
     }
 }
 

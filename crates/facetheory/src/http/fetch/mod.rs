@@ -38,15 +38,15 @@ pub(super) use failure::FailedRender;
 /// The longest body of a failure that is sent to all requests that waited for the render.
 const MAX_FAILURE_BYTES: u64 = 64 * 1024;
 
-/// The outcome of a fetch, and the origin's reply for its initiator: the request that caused it.
-pub(super) type RenderResult = engine::RenderResult<OriginReply>;
+/// The outcome of a fetch, and the response of the origin for its initiator: the request that caused it.
+pub(super) type RenderResult = engine::RenderResult<OriginResponse>;
 
 /// The outcome of a fetch, and the response for its initiator, if the response is not cached.
 type Evaluated = engine::RenderResult<Response<IsrBody>>;
 
-/// The origin's reply to the request that was forwarded, for the client that sent it.
+/// The response of the origin to the request that was forwarded, for the client that sent it.
 #[derive(Debug, Default)]
-pub(super) struct OriginReply {
+pub(super) struct OriginResponse {
     /// `None` if the origin did not respond.
     pub(super) status: Option<StatusCode>,
     /// The response itself, if it is not cached.
@@ -98,7 +98,7 @@ impl Fetch<'_> {
         let (status, received) = (response.status(), now());
         let Evaluated { outcome, for_initiator: response } =
             self.evaluate(response, is_conditional, received).await;
-        RenderResult { outcome, for_initiator: Some(OriginReply { status: Some(status), response }) }
+        RenderResult { outcome, for_initiator: Some(OriginResponse { status: Some(status), response }) }
     }
 
     /// Decides what is cached of a response, and reads its body if necessary.

@@ -52,9 +52,10 @@ impl Routes {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn facetheory_ts_keys(mut self, scheme: Scheme) -> Result<Self> {
-        let faults: Vec<String> = self.routes().filter(|route| route.has_policy()).flat_map(faults).collect();
-        if !faults.is_empty() {
-            return Err(Error::invalid(format!("invalid routes:{}", faults.concat())));
+        let errors: Vec<String> =
+            self.routes().filter(|route| route.has_policy()).flat_map(key_form_errors).collect();
+        if !errors.is_empty() {
+            return Err(Error::invalid(format!("invalid routes:{}", errors.concat())));
         }
         self.key_form = KeyForm::FacetheoryTs { scheme };
         self.routes_mut().filter(|route| route.has_policy()).for_each(|route| {
@@ -93,18 +94,18 @@ impl Routes {
     }
 }
 
-/// Returns what keys of TypeScript services cannot express of a route.
-fn faults(route: &Route) -> Vec<String> {
+/// Returns the parts of a route that keys of TypeScript services cannot express, as error messages.
+fn key_form_errors(route: &Route) -> Vec<String> {
     let pattern = route.pattern();
-    let fault = |text: String| format!("\n- `{pattern}`: {text}");
+    let error = |text: String| format!("\n- `{pattern}`: {text}");
     let headers = route.headers.iter().filter(|name| !CREDENTIALS.contains(&name.as_str())).map(|name| {
-        fault(format!(
+        error(format!(
             "the keys of TypeScript services cannot contain the header {name}; only {} can be listed",
             CREDENTIALS.join(", ")
         ))
     });
     let rest = pattern.contains("{*").then(|| {
-        fault(
+        error(
             "the keys of TypeScript services contain the pattern; write the rest of the path as the service does, \
              `{name+}` or `{name*}`"
                 .to_owned(),

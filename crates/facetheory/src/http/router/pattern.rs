@@ -60,7 +60,7 @@ impl Pattern {
                 return Err(format!("`{part}`: a parameter must be a whole segment, such as `{{slug}}`"));
             }
             return match super::path::path_error(&format!("/{part}")) {
-                Some(fault) => Err(format!("`{part}` has {fault}, and such paths are rejected")),
+                Some(error) => Err(format!("`{part}` has {error}, and such paths are rejected")),
                 None => Ok(Segment::Exactly(part.to_owned())),
             };
         };

@@ -253,6 +253,6 @@ impl Routes {
 }
 
 fn check_path(parts: &Parts) -> Result<(), Rejection> {
-    let reject = |fault| Err(Rejection::bad(format!("the path has {fault}")));
+    let reject = |error| Err(Rejection::bad(format!("the path has {error}")));
     path_error(parts.uri.path()).map_or(Ok(()), reject)
 }

@@ -58,7 +58,7 @@ pub struct Route {
     /// Their indexes, sorted by name.
     pub(crate) by_name: Vec<usize>,
     /// Mistakes so far, reported by [`Routes::new`](crate::Routes::new).
-    faults: Vec<String>,
+    errors: Vec<String>,
 }
 
 /// The most headers, cookies, query parameters or tags of a route: they are checked for every request.
@@ -90,7 +90,7 @@ impl Route {
             fixed_interval: false,
             params: Vec::new(),
             by_name: Vec::new(),
-            faults: Vec::new(),
+            errors: Vec::new(),
         }
     }
 
@@ -223,12 +223,12 @@ impl Route {
             let wrong = |name: &&String| {
                 name.is_empty() || name.bytes().any(|byte| !byte.is_ascii_graphic() || b"&=#".contains(&byte))
             };
-            let faults = names.iter().filter(wrong).map(|name| {
+            let errors = names.iter().filter(wrong).map(|name| {
                 format!(
                     "`{name}` is not a valid query parameter; write its name as URLs have it, without `=`"
                 )
             });
-            self.faults.extend(faults);
+            self.errors.extend(errors);
             self.check_number(names.len(), "query parameters");
         }
         self.query = query;
@@ -246,7 +246,7 @@ impl Route {
         for name in names {
             match listed_header(name.as_ref()) {
                 Ok(name) => self.headers.push(name),
-                Err(fault) => self.faults.push(fault),
+                Err(error) => self.errors.push(error),
             }
         }
         self.headers.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -267,7 +267,7 @@ impl Route {
             if HeaderName::from_bytes(name.as_bytes()).is_ok() {
                 self.cookies.push(name);
             } else {
-                self.faults.push(format!("`{name}` is not a valid cookie name"));
+                self.errors.push(format!("`{name}` is not a valid cookie name"));
             }
         }
         self.check_number(self.cookies.len(), "cookies");
@@ -284,11 +284,11 @@ impl Route {
         match &from {
             TenantFrom::TrustedHeader(name) => match listed_header(name) {
                 Ok(name) => self.tenant_header = Some(name),
-                Err(fault) => self.faults.push(fault),
+                Err(error) => self.errors.push(error),
             },
             TenantFrom::Subdomain(domain) => {
                 if !super::host::is_valid_host(domain) || domain.contains(':') {
-                    self.faults.push(format!(
+                    self.errors.push(format!(
                         "`{domain}` is not a valid domain; write it without a port, as in example.com"
                     ));
                 }
@@ -309,7 +309,7 @@ impl Route {
         for tag in tags {
             match Tag::new(tag) {
                 Ok(tag) => self.tags.push(tag),
-                Err(error) => self.faults.push(error.to_string()),
+                Err(error) => self.errors.push(error.to_string()),
             }
         }
         self.check_number(self.tags.len(), "tags");
@@ -327,9 +327,9 @@ impl Route {
     /// Returns the parsed pattern, or all mistakes of the route.
     pub(crate) fn check(&mut self) -> Result<Pattern, Vec<String>> {
         if let Err(error) = Tag::route(&self.name) {
-            self.faults.push(error.to_string());
+            self.errors.push(error.to_string());
         }
-        let pattern = Pattern::parse(&self.name).map_err(|fault| self.faults.push(fault)).ok();
+        let pattern = Pattern::parse(&self.name).map_err(|error| self.errors.push(error)).ok();
         if let Some(pattern) = &pattern {
             self.params.clone_from(&pattern.names);
             self.by_name = (0..self.params.len()).collect();
@@ -337,18 +337,18 @@ impl Route {
             if let Some(TenantFrom::Param(name)) = &self.tenant
                 && !self.params.contains(name)
             {
-                self.faults.push(format!("its tenant parameter `{name}` is not in the pattern"));
+                self.errors.push(format!("its tenant parameter `{name}` is not in the pattern"));
             }
         }
         match pattern {
-            Some(pattern) if self.faults.is_empty() => Ok(pattern),
-            _ => Err(std::mem::take(&mut self.faults)),
+            Some(pattern) if self.errors.is_empty() => Ok(pattern),
+            _ => Err(std::mem::take(&mut self.errors)),
         }
     }
 
     fn check_number(&mut self, number: usize, of: &str) {
         if number > MAX_LISTED {
-            self.faults.push(format!("it lists {number} {of}; at most {MAX_LISTED} are allowed"));
+            self.errors.push(format!("it lists {number} {of}; at most {MAX_LISTED} are allowed"));
         }
     }
 }

@@ -64,7 +64,7 @@ impl Routes {
     /// ```
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Result<Self> {
         let mut routes: Vec<Route> = routes.into_iter().collect();
-        let mut faults: Vec<String> = Vec::new();
+        let mut errors: Vec<String> = Vec::new();
         if routes.len() > MAX_ROUTES {
             return Err(Error::invalid(format!(
                 "there are {} routes; at most {MAX_ROUTES} are allowed",
@@ -77,9 +77,9 @@ impl Routes {
             let same = |other: usize| vec![format!("it matches the same paths as `{}`", routes[other].name)];
             let inserted = checked.and_then(|pattern| tree.insert(&pattern, number).map_err(same));
             let own = inserted.err().unwrap_or_default();
-            faults.extend(own.iter().map(|fault| format!("\n- `{}`: {fault}", routes[number].pattern())));
+            errors.extend(own.iter().map(|error| format!("\n- `{}`: {error}", routes[number].pattern())));
         }
-        if faults.is_empty() {
+        if errors.is_empty() {
             Ok(Routes {
                 routes,
                 tree,
@@ -90,7 +90,7 @@ impl Routes {
                 otherwise: None,
             })
         } else {
-            Err(Error::invalid(format!("invalid routes:{}", faults.concat())))
+            Err(Error::invalid(format!("invalid routes:{}", errors.concat())))
         }
     }
 

@@ -42,22 +42,22 @@ pub(crate) const MAX_SECONDS: u64 = 1 << 31;
 impl CacheControl {
     /// Parses all `Cache-Control` lines.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let mut said = CacheControl::default();
+        let mut control = CacheControl::default();
         for line in headers.get_all(CACHE_CONTROL) {
             let line = String::from_utf8_lossy(line.as_bytes());
             let mut rest = &*line;
             while let Some((name, value, after)) = directive(rest) {
-                said.add_directive(name, value);
+                control.add_directive(name, value);
                 rest = after;
             }
         }
-        said
+        control
     }
 
     /// Adds one directive.
     pub(crate) fn add_directive(&mut self, name: &str, value: Option<&str>) {
-        let set_least = |known: &mut Option<Duration>, said: Duration| {
-            *known = Some(known.map_or(said, |known| known.min(said)));
+        let set_least = |known: &mut Option<Duration>, time: Duration| {
+            *known = Some(known.map_or(time, |known| known.min(time)));
         };
         let least = |known| set_least(known, seconds(value).unwrap_or_default());
         match name.to_ascii_lowercase().as_str() {
@@ -123,11 +123,12 @@ pub(crate) fn for_clients(
     route: &Route,
     interval: i64,
     stale_age: Option<i64>,
-    said: &CacheControl,
+    control: &CacheControl,
 ) -> HeaderValue {
     // Caches in front of us cannot check `Authorization`.
     if route.headers.contains(&AUTHORIZATION) {
-        let value = if said.no_transform { "private, max-age=0, no-transform" } else { "private, max-age=0" };
+        let value =
+            if control.no_transform { "private, max-age=0, no-transform" } else { "private, max-age=0" };
         return HeaderValue::from_static(value);
     }
     let policy = &route.policy;
@@ -140,12 +141,12 @@ pub(crate) fn for_clients(
     for (name, window) in windows.into_iter().filter_map(|(name, window)| Some((name, window?))) {
         text.push_str(&format!(", {name}={}", window.as_secs().min(MAX_SECONDS)));
     }
-    for (directive, said) in [
-        (", must-revalidate", said.must_revalidate),
-        (", proxy-revalidate", said.proxy_revalidate),
-        (", no-transform", said.no_transform),
+    for (directive, is_set) in [
+        (", must-revalidate", control.must_revalidate),
+        (", proxy-revalidate", control.proxy_revalidate),
+        (", no-transform", control.no_transform),
     ] {
-        text.push_str(if said { directive } else { "" });
+        text.push_str(if is_set { directive } else { "" });
     }
     // Directives and numbers are always a valid header value.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("no-store"))

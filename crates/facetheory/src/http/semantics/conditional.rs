@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// The page `"x"`, modified a second ago.
-    fn ask(lines: &[(HeaderName, &str)]) -> Condition {
+    fn condition_for(lines: &[(HeaderName, &str)]) -> Condition {
         let page = Validators {
             etag: EntityTag::of_page("\"x\""),
             last_modified: parse_date(EARLIER),
@@ -204,9 +204,12 @@ mod tests {
             ("", Condition::Send),
             ("\"a b\", \"x\"", Condition::Send),
         ] {
-            assert_eq!(ask(&[(IF_NONE_MATCH, tags)]), expected, "{tags}");
+            assert_eq!(condition_for(&[(IF_NONE_MATCH, tags)]), expected, "{tags}");
         }
-        assert_eq!(ask(&[(IF_NONE_MATCH, "\"a\""), (IF_NONE_MATCH, "\"x\"")]), Condition::NotModified);
+        assert_eq!(
+            condition_for(&[(IF_NONE_MATCH, "\"a\""), (IF_NONE_MATCH, "\"x\"")]),
+            Condition::NotModified
+        );
     }
 
     #[test]
@@ -225,17 +228,17 @@ mod tests {
             ("1700000000", Condition::Send),
             ("", Condition::Send),
         ] {
-            assert_eq!(ask(&[(IF_MODIFIED_SINCE, date)]), expected, "{date}");
+            assert_eq!(condition_for(&[(IF_MODIFIED_SINCE, date)]), expected, "{date}");
         }
         let twice = [(IF_MODIFIED_SINCE, EARLIER), (IF_MODIFIED_SINCE, EARLIER)];
-        assert_eq!(ask(&twice), Condition::Send);
+        assert_eq!(condition_for(&twice), Condition::Send);
     }
 
     #[test]
     fn if_none_match_takes_precedence_over_dates_even_if_it_is_invalid() {
         for tags in ["\"other\"", "junk", ""] {
             let lines = [(IF_NONE_MATCH, tags), (IF_MODIFIED_SINCE, EARLIER)];
-            assert_eq!(ask(&lines), Condition::Send, "{tags}");
+            assert_eq!(condition_for(&lines), Condition::Send, "{tags}");
         }
     }
 
@@ -252,13 +255,13 @@ mod tests {
             (IF_UNMODIFIED_SINCE, "Tue, 14 Nov 2023 22:13:18 GMT", Condition::Failed),
             (IF_UNMODIFIED_SINCE, "junk", Condition::Send),
         ] {
-            assert_eq!(ask(&[(name.clone(), value)]), expected, "{name}: {value}");
+            assert_eq!(condition_for(&[(name.clone(), value)]), expected, "{name}: {value}");
         }
         // If-Match outweighs the date, and is weighed before If-None-Match.
         let old = "Tue, 14 Nov 2000 22:13:18 GMT";
-        assert_eq!(ask(&[(IF_MATCH, "\"x\""), (IF_UNMODIFIED_SINCE, old)]), Condition::Send);
-        assert_eq!(ask(&[(IF_MATCH, "\"y\""), (IF_NONE_MATCH, "\"x\"")]), Condition::Failed);
-        assert_eq!(ask(&[(IF_MATCH, "\"x\""), (IF_NONE_MATCH, "\"x\"")]), Condition::NotModified);
+        assert_eq!(condition_for(&[(IF_MATCH, "\"x\""), (IF_UNMODIFIED_SINCE, old)]), Condition::Send);
+        assert_eq!(condition_for(&[(IF_MATCH, "\"y\""), (IF_NONE_MATCH, "\"x\"")]), Condition::Failed);
+        assert_eq!(condition_for(&[(IF_MATCH, "\"x\""), (IF_NONE_MATCH, "\"x\"")]), Condition::NotModified);
     }
 
     #[test]

@@ -65,16 +65,16 @@ mod tests {
 
     #[test]
     fn rfc9213_2_1_a_targeted_field_overrides_cache_control() {
-        let said = CacheControl::of_response(&headers(&[
+        let control = CacheControl::of_response(&headers(&[
             ("cache-control", "no-store"),
             ("cdn-cache-control", "max-age=60"),
         ]));
-        assert!(said.targeted && !said.no_store);
-        let said = CacheControl::of_response(&headers(&[
+        assert!(control.targeted && !control.no_store);
+        let control = CacheControl::of_response(&headers(&[
             ("cache-control", "no-store"),
             ("cdn-cache-control", "max-age = 60"),
         ]));
-        assert!(!said.targeted && said.no_store, "an invalid field is ignored");
+        assert!(!control.targeted && control.no_store, "an invalid field is ignored");
     }
 
     #[test]

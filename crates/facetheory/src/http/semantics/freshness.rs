@@ -39,19 +39,19 @@ impl Lifetime {
 pub(crate) fn lifetime(
     status: StatusCode,
     headers: &HeaderMap,
-    said: &CacheControl,
+    control: &CacheControl,
     received: Timestamp,
 ) -> Lifetime {
-    if let Some(time) = said.s_maxage.or(said.max_age) {
+    if let Some(time) = control.s_maxage.or(control.max_age) {
         return Lifetime::Explicit(time);
     }
     // Without a valid date, the time of receipt counts (RFC 9110 §6.6.1).
     let date = date_of(headers, &DATE).unwrap_or(received);
-    if !said.targeted && headers.contains_key(EXPIRES) {
+    if !control.targeted && headers.contains_key(EXPIRES) {
         let time = date_of(headers, &EXPIRES).map(|expires| between(date, expires));
         return Lifetime::Explicit(time.unwrap_or_default());
     }
-    if !said.public && !is_heuristically_cacheable(status) {
+    if !control.public && !is_heuristically_cacheable(status) {
         return Lifetime::Unknown;
     }
     match date_of(headers, &LAST_MODIFIED) {

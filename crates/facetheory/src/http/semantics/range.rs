@@ -90,7 +90,7 @@ mod tests {
 
     const MODIFIED: &str = "Tue, 14 Nov 2023 22:13:19 GMT";
 
-    fn ask(range: &str, if_range: Option<&str>, coding: Coding, length: usize) -> Part {
+    fn part_for(range: &str, if_range: Option<&str>, coding: Coding, length: usize) -> Part {
         let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).expect("a header value");
         let mut headers = HeaderMap::new();
         headers.insert(RANGE, value(range));
@@ -135,9 +135,9 @@ mod tests {
             ("lines=0-1", Part::Whole),
             ("0-1", Part::Whole),
         ] {
-            assert_eq!(ask(range, None, Coding::Identity, 10), expected, "{range}");
+            assert_eq!(part_for(range, None, Coding::Identity, 10), expected, "{range}");
         }
-        assert_eq!(ask("bytes=0-", None, Coding::Identity, 0), Part::None, "an empty page has no bytes");
+        assert_eq!(part_for("bytes=0-", None, Coding::Identity, 0), Part::None, "an empty page has no bytes");
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
             ("Tue, 14 Nov 2023 22:13:20 GMT", Coding::Identity, false),
         ] {
             let expected = if same { Part::Bytes(0..=0) } else { Part::Whole };
-            assert_eq!(ask("bytes=0-0", Some(if_range), coding, 10), expected, "{if_range}");
+            assert_eq!(part_for("bytes=0-0", Some(if_range), coding, 10), expected, "{if_range}");
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_part_is_always_within_the_page(range in "bytes=[0-9, -]{0,12}", length in 0usize..1000) {
-            if let Part::Bytes(bytes) = ask(&range, None, Coding::Identity, length) {
+            if let Part::Bytes(bytes) = part_for(&range, None, Coding::Identity, length) {
                 prop_assert!(bytes.start() <= bytes.end() && *bytes.end() < length, "{range} of {length}");
             }
         }
@@ -180,13 +180,13 @@ mod tests {
         fn a_well_formed_range_selects_what_slicing_selects(first in 0usize..20, last in 0usize..20, length in 1usize..20) {
             let all: Vec<usize> = (0..length).collect();
             let wanted: Vec<usize> = all.iter().copied().filter(|byte| (first..=last).contains(byte)).collect();
-            let got = match ask(&format!("bytes={first}-{last}"), None, Coding::Identity, length) {
+            let got = match part_for(&format!("bytes={first}-{last}"), None, Coding::Identity, length) {
                 Part::Whole => { prop_assert!(first > last); return Ok(()); }
                 Part::Bytes(bytes) => bytes.collect(),
                 Part::None => Vec::new(),
             };
             prop_assert_eq!(got, wanted);
-            let tail = match ask(&format!("bytes=-{last}"), None, Coding::Identity, length) {
+            let tail = match part_for(&format!("bytes=-{last}"), None, Coding::Identity, length) {
                 Part::Bytes(bytes) => bytes.collect(),
                 _ => Vec::new(),
             };
@@ -196,7 +196,7 @@ mod tests {
 
         #[test]
         fn any_input_is_handled_without_panic(range in "\\PC{0,40}", if_range in "\\PC{0,20}", length: usize) {
-            let _ = ask(&range, Some(&if_range), Coding::Gzip, length);
+            let _ = part_for(&range, Some(&if_range), Coding::Gzip, length);
         }
     }
 }

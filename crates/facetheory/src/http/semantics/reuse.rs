@@ -34,14 +34,14 @@ pub(crate) struct StoredDirectives {
 impl StoredDirectives {
     /// Parses the headers of a stored response.
     pub(crate) fn of(status: u16, headers: &HeaderMap, generation: &Generation) -> Self {
-        let said = CacheControl::of_response(headers);
+        let control = CacheControl::of_response(headers);
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
         let received = Timestamp::from_seconds(generation.generated_at);
         StoredDirectives {
-            lifetime: lifetime(status, headers, &said, received).time(),
-            tolerance: said.tolerance(),
-            while_revalidate: said.stale_while_revalidate.unwrap_or_default(),
-            if_error: said.stale_if_error.unwrap_or_default(),
+            lifetime: lifetime(status, headers, &control, received).time(),
+            tolerance: control.tolerance(),
+            while_revalidate: control.stale_while_revalidate.unwrap_or_default(),
+            if_error: control.stale_if_error.unwrap_or_default(),
             names: variants::names(headers).unwrap_or_default(),
         }
     }

@@ -20,16 +20,16 @@ const ABOUT_BODY: [HeaderName; 6] = [
 
 /// Returns the headers of a stored response after a revalidation: new values replace old ones.
 pub(crate) fn updated(stored: &HeaderMap, response: &HeaderMap) -> HeaderMap {
-    let (mut updated, mut said) = (stored.clone(), response.clone());
-    remove_hop_by_hop_headers(&mut said);
-    for name in said.keys().filter(|name| !ABOUT_BODY.contains(name)) {
+    let (mut updated, mut received) = (stored.clone(), response.clone());
+    remove_hop_by_hop_headers(&mut received);
+    for name in received.keys().filter(|name| !ABOUT_BODY.contains(name)) {
         updated.remove(name);
-        for value in said.get_all(name) {
+        for value in received.get_all(name) {
             updated.append(name.clone(), value.clone());
         }
     }
     // A response without an entity tag gets one.
-    if let (false, Some(etag)) = (stored.contains_key(ETAG), said.get(ETAG)) {
+    if let (false, Some(etag)) = (stored.contains_key(ETAG), received.get(ETAG)) {
         updated.insert(ETAG, etag.clone());
     }
     updated
@@ -39,15 +39,15 @@ pub(crate) fn updated(stored: &HeaderMap, response: &HeaderMap) -> HeaderMap {
 /// servers make it, is the same.
 pub(crate) fn has_another_tag(stored: &HeaderMap, response: &HeaderMap) -> bool {
     let known = stored.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
-    let said = response.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
-    known.zip(said).is_some_and(|(known, said)| !said.weak && said.opaque != known.opaque)
+    let received = response.get(ETAG).and_then(|tag| EntityTag::of_page(tag.to_str().ok()?));
+    known.zip(received).is_some_and(|(known, received)| !received.weak && received.opaque != known.opaque)
 }
 
 /// Whether the response to a HEAD is about the stored response: no validator and no length differs.
 pub(crate) fn is_about(stored: &HeaderMap, stored_bytes: u64, response: &HeaderMap) -> bool {
     let same = |name: HeaderName| match (stored.get(&name), response.get(&name)) {
-        (Some(known), Some(said)) => known == said,
-        (_, said) => said.is_none(),
+        (Some(known), Some(received)) => known == received,
+        (_, received) => received.is_none(),
     };
     let length = response.get(CONTENT_LENGTH).map(|length| length.to_str().ok()?.parse::<u64>().ok());
     same(ETAG) && same(LAST_MODIFIED) && length.is_none_or(|length| length == Some(stored_bytes))
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn rfc9111_4_3_4_a_strong_tag_differs_unless_the_stored_tag_matches_weakly() {
-        for (known, said, another) in [
+        for (known, received, another) in [
             ("\"a\"", "\"a\"", false),
             ("\"a\"", "\"b\"", true),
             ("\"a\"", "W/\"b\"", false),
@@ -95,8 +95,8 @@ mod tests {
             ("W/\"a\"", "\"b\"", true),
             ("a", "\"a\"", false),
         ] {
-            let (stored, response) = (headers(&[("etag", known)]), headers(&[("etag", said)]));
-            assert_eq!(has_another_tag(&stored, &response), another, "{known} and {said}");
+            let (stored, response) = (headers(&[("etag", known)]), headers(&[("etag", received)]));
+            assert_eq!(has_another_tag(&stored, &response), another, "{known} and {received}");
         }
         assert!(!has_another_tag(&headers(&[]), &headers(&[("etag", "\"a\"")])), "it had none");
         assert!(!has_another_tag(&headers(&[("etag", "\"a\"")]), &headers(&[])), "the 304 has none");

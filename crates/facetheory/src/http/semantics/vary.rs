@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn clients_get_the_headers_that_distinguish_pages() {
         let route = || Route::new("/", Policy::every(Duration::ZERO));
-        let tell = |said: &str, route: &Route, coded| {
+        let tell = |vary: &str, route: &Route, coded| {
             let stored: HeaderMap =
-                [(VARY, HeaderValue::try_from(said).expect("a header value"))].into_iter().collect();
+                [(VARY, HeaderValue::try_from(vary).expect("a header value"))].into_iter().collect();
             for_clients(&stored, route, coded).map(|value| value.to_str().expect("a text").to_owned())
         };
         assert_eq!(tell("", &route(), false), None);

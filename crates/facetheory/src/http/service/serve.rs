@@ -14,7 +14,7 @@ use crate::engine::{BypassReason, GetResult, ReusePolicy, Served};
 use crate::error::{Error, Kind};
 use crate::http::body::IsrBody;
 use crate::http::cacheability::Limits;
-use crate::http::fetch::{FailedRender, Fetch, OriginReply};
+use crate::http::fetch::{FailedRender, Fetch, OriginResponse};
 use crate::http::headers::remove_hop_by_hop_headers;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
@@ -98,25 +98,25 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             None => &route.policy,
         };
         let offload = self.offload(key);
-        let (result, reply) = self.handler.isr.get_with(key, &route.policy, reuse, offload, render).await;
-        let OriginReply { status, response: reply } = reply.unwrap_or_default();
+        let (result, own) = self.handler.isr.get_with(key, &route.policy, reuse, offload, render).await;
+        let OriginResponse { status, response: uncached } = own.unwrap_or_default();
         let status_with = |detail| bypass(selected.forward_reason, detail);
-        let response = match (result, reply) {
+        let response = match (result, uncached) {
             (Ok(GetResult::Page(served)), _) => self.respond(selected, &served, status).await,
             (Ok(GetResult::Bypass(BypassReason::OtherVariant)), None) if route.follow_origin => {
                 return Ok(None);
             }
             // A rule's render has not seen the cookies, so its response may not be the one for a client that sent some.
-            (Ok(GetResult::Bypass(reason)), Some(reply))
+            (Ok(GetResult::Bypass(reason)), Some(response))
                 if route.follow_origin || !self.client.headers.contains_key(COOKIE) =>
             {
-                self.pass_reply(key, reply, status_with(reason.as_str()))
+                self.send_origin_response(key, response, status_with(reason.as_str()))
             }
             (Ok(GetResult::Bypass(reason)), _) => {
                 self.pass_through(key, status_with(reason.as_str())).await?
             }
-            (Err(error), reply) => match reply.or_else(|| FailedRender::response_of(&error)) {
-                Some(reply) => self.pass_reply(key, reply, status_with("render-failed")),
+            (Err(error), response) => match response.or_else(|| FailedRender::response_of(&error)) {
+                Some(response) => self.send_origin_response(key, response, status_with("render-failed")),
                 None => match FailedRender::unshared_status(&error).filter(|_| route.follow_origin) {
                     // An overloaded origin must not get the requests of all clients that waited.
                     Some(status) if !OVERLOADED.contains(&status) => {
@@ -153,8 +153,8 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         self.expose(context.respond(served), &selected.key)
     }
 
-    /// Sends the origin's reply to the client that caused it.
-    fn pass_reply(
+    /// Sends a response of the origin that is not cached to the client whose request caused it.
+    fn send_origin_response(
         &self,
         page: &PageKey,
         mut response: Response<IsrBody>,

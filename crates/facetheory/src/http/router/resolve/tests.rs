@@ -83,7 +83,7 @@ fn key_of(routes: &Routes, parts: &Parts) -> String {
     }
 }
 
-fn asked_for(uri: &str, lines: &[(&str, &str)]) -> String {
+fn key_for(uri: &str, lines: &[(&str, &str)]) -> String {
     let mut all = vec![("host", "example.com")];
     all.extend(lines);
     key_of(&ROUTES, &client(uri, &all))
@@ -111,10 +111,10 @@ fn a_key_has_the_input_that_distinguishes_a_page() {
         ("/s/x", "400: the host must be <tenant>.example.com"),
         ("/h/x", "400: the header x-tenant-id must name one tenant"),
     ] {
-        assert_eq!(asked_for(uri, &[]), expected, "{uri}");
+        assert_eq!(key_for(uri, &[]), expected, "{uri}");
     }
     assert_eq!(key_of(&ROUTES, &client("/", &[("host", "A.Example:80")])), "default::a.example:80/?");
-    assert_eq!(asked_for("/h/x", &[("x-tenant-id", "acme")]), "acme::example.com/h/{slug}?slug=x");
+    assert_eq!(key_for("/h/x", &[("x-tenant-id", "acme")]), "acme::example.com/h/{slug}?slug=x");
 }
 
 #[test]
@@ -149,10 +149,10 @@ fn other_requests_are_passed_through_or_rejected() {
         (&[("host", "b")], "400: the request has more than one Host"),
         (&[("cookie", "a=1"), ("x-forwarded-host", "evil")], "default::example.com/?"),
     ] {
-        assert_eq!(asked_for("/", lines), expected, "{lines:?}");
+        assert_eq!(key_for("/", lines), expected, "{lines:?}");
     }
     for name in ["x-tenant-id", "x-facetheory-tenant"] {
-        assert!(asked_for("/", &[(name, "acme"), ("authorization", "x")]).starts_with("400: the header "));
+        assert!(key_for("/", &[(name, "acme"), ("authorization", "x")]).starts_with("400: the header "));
     }
     let customers = ROUTES.clone().tenant_headers(["x-customer"]).expect("a header");
     let parts = client("/", &[("host", "a"), ("x-customer", "acme")]);
@@ -161,7 +161,7 @@ fn other_requests_are_passed_through_or_rejected() {
     post.method = Method::POST;
     assert_eq!(key_of(&ROUTES, &post), "pass: method");
     let long = format!("/?{}", "x".repeat(60_000));
-    assert!(asked_for(&long, &[]).starts_with("default::"));
+    assert!(key_for(&long, &[]).starts_with("default::"));
 }
 
 #[test]
@@ -173,18 +173,15 @@ fn a_request_with_a_preview_cookie_is_passed_through() {
     let resolve = |uri| key_of(&routes, &client(uri, &[("host", "a"), ("cookie", &cookie)]));
     assert_eq!(resolve("/news/x"), "pass: preview");
     assert_eq!(resolve("/"), "default::a/?");
-    assert!(
-        asked_for("/news/x", &[("cookie", &cookie)]).starts_with("default::"),
-        "without a preview secret"
-    );
+    assert!(key_for("/news/x", &[("cookie", &cookie)]).starts_with("default::"), "without a preview secret");
 }
 
 #[test]
 fn authorization_distinguishes_pages_only_where_the_route_lists_it() {
-    let key = |value: &str| asked_for("/mine", &[("authorization", value)]);
+    let key = |value: &str| key_for("/mine", &[("authorization", value)]);
     assert_ne!(key("a"), key("b"));
     assert!(key("a").starts_with("default::example.com/mine?#auth="));
-    assert_eq!(asked_for("/mine", &[]), "default::example.com/mine?");
+    assert_eq!(key_for("/mine", &[]), "default::example.com/mine?");
 }
 
 #[test]

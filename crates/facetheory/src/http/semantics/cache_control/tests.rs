@@ -13,7 +13,7 @@ fn secs(seconds: u64) -> Option<Duration> {
 
 #[test]
 fn every_directive_is_read_in_any_case_and_spacing() {
-    let said = read(&[
+    let control = read(&[
         " Public ,MAX-AGE=1,\ts-maxage = \"2\" ,must-revalidate,proxy-revalidate,must-understand,no-transform",
         "immutable, stale-while-revalidate=3; stale-if-error=4",
         "No-Store, No-Cache, Private, only-if-cached, min-fresh=5, max-stale=6",
@@ -36,7 +36,7 @@ fn every_directive_is_read_in_any_case_and_spacing() {
         max_stale: secs(6),
         targeted: false,
     };
-    assert_eq!(said, all);
+    assert_eq!(control, all);
 }
 
 #[test]
@@ -104,13 +104,13 @@ fn request_directives_are_parsed() {
 #[test]
 fn clients_get_the_policy() {
     let mut policy = Policy::every(Duration::from_secs(60));
-    let say = |policy: Policy, stale_age, said: &str| {
-        let value = for_clients(&Route::new("/", policy), 60, stale_age, &read(&[said]));
+    let sent = |policy: Policy, stale_age, line: &str| {
+        let value = for_clients(&Route::new("/", policy), 60, stale_age, &read(&[line]));
         value.to_str().expect("a text").to_owned()
     };
-    assert_eq!(say(policy, None, ""), "public, max-age=0, s-maxage=60");
-    assert_eq!(say(policy, Some(70), ""), "public, max-age=0, s-maxage=60", "stale by its age");
-    assert_eq!(say(policy, Some(20), ""), "public, max-age=0, s-maxage=20", "stale by a tag");
+    assert_eq!(sent(policy, None, ""), "public, max-age=0, s-maxage=60");
+    assert_eq!(sent(policy, Some(70), ""), "public, max-age=0, s-maxage=60", "stale by its age");
+    assert_eq!(sent(policy, Some(20), ""), "public, max-age=0, s-maxage=20", "stale by a tag");
     let personal = |names: &[&str]| {
         for_clients(&Route::new("/", policy).headers(names), 60, None, &CacheControl::default())
     };
@@ -119,13 +119,13 @@ fn clients_get_the_policy() {
     assert_eq!(value, "private, max-age=0", "caches in front of us do not check Authorization");
     policy.stale_while_revalidate = Some(Duration::from_secs(30));
     policy.stale_if_error = Some(Duration::from_secs(300));
-    let text = say(policy, None, "must-revalidate, no-transform, proxy-revalidate, max-age=9");
+    let text = sent(policy, None, "must-revalidate, no-transform, proxy-revalidate, max-age=9");
     assert_eq!(
         text,
         "public, max-age=0, s-maxage=60, stale-while-revalidate=30, stale-if-error=300, must-revalidate, \
          proxy-revalidate, no-transform"
     );
-    let text = say(policy.blocking(), None, "");
+    let text = sent(policy.blocking(), None, "");
     assert_eq!(text, "public, max-age=0, s-maxage=60, stale-if-error=300", "it is not served stale");
 }
 
@@ -153,9 +153,9 @@ fn line() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_input_removes_a_restriction(before in line(), after in line()) {
-        let said = read(&[&before, "no-store, private, no-cache, max-age=5", &after]);
-        prop_assert!(said.no_store && said.private && said.no_cache);
-        prop_assert!(said.max_age <= secs(5) && said.max_age.is_some());
+        let control = read(&[&before, "no-store, private, no-cache, max-age=5", &after]);
+        prop_assert!(control.no_store && control.private && control.no_cache);
+        prop_assert!(control.max_age <= secs(5) && control.max_age.is_some());
     }
 
     #[test]
@@ -171,14 +171,14 @@ proptest! {
         let mut policy = Policy::every(Duration::from_secs(interval.unsigned_abs()));
         policy.stale_while_revalidate = swr.map(Duration::from_secs);
         let value = for_clients(&Route::new("/", policy), interval, stale_age, &CacheControl::default());
-        let said = read(&[value.to_str().expect("a text")]);
-        prop_assert!(said.public && !said.no_store);
-        let shared = said.s_maxage.expect("a lifetime");
+        let control = read(&[value.to_str().expect("a text")]);
+        prop_assert!(control.public && !control.no_store);
+        let shared = control.s_maxage.expect("a lifetime");
         if let Some(age) = stale_age.map(i64::unsigned_abs).filter(|age| *age < MAX_SECONDS) {
             prop_assert!(shared.as_secs() <= age, "a stale page is stale for clients");
         }
         prop_assert_eq!(
-            said.stale_while_revalidate.map(|time| time.as_secs()),
+            control.stale_while_revalidate.map(|time| time.as_secs()),
             swr.map(|time| time.min(MAX_SECONDS))
         );
     }

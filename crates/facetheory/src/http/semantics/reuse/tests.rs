@@ -14,10 +14,10 @@ fn stored_for(age: i64, lines: &[(&str, &str)], request: &[(&'static str, &str)]
     let stored: Vec<(String, String)> =
         lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let headers = crate::http::headers::restored(&stored, true);
-    let said = CacheControl::of_response(&headers);
-    let lifetime = lifetime(StatusCode::OK, &headers, &said, Timestamp::from_seconds(NOW)).time();
+    let control = CacheControl::of_response(&headers);
+    let lifetime = lifetime(StatusCode::OK, &headers, &control, Timestamp::from_seconds(NOW)).time();
     let fresh = i64::try_from(lifetime.as_secs()).expect("a time") - age;
-    let fresh = if said.no_cache { 0 } else { fresh.max(0) };
+    let fresh = if control.no_cache { 0 } else { fresh.max(0) };
     let mut generation = Generation::new("a", NOW, fresh);
     generation.content.headers = stored;
     generation.content.initial_age = Some(age);

@@ -59,11 +59,11 @@ async fn sent_in_the_coding_that_its_client_prefers() {
     for (accept, coding) in
         [("gzip", "gzip"), ("zstd", "zstd"), ("br;q=0.1, gzip", "gzip"), ("identity", ""), ("", "")]
     {
-        let reply = site.get_with("/a", &[("accept-encoding", accept)]).await;
-        assert_eq!(reply.header("content-encoding"), coding, "{accept}");
-        assert_eq!(reply.header("vary"), "accept-encoding", "also as it is");
+        let response = site.get_with("/a", &[("accept-encoding", accept)]).await;
+        assert_eq!(response.header("content-encoding"), coding, "{accept}");
+        assert_eq!(response.header("vary"), "accept-encoding", "also as it is");
         if coding.is_empty() {
-            assert_eq!((reply.text(), reply.header("etag")), (page.as_str(), "\"v1\""));
+            assert_eq!((response.text(), response.header("etag")), (page.as_str(), "\"v1\""));
         }
     }
     let not_modified =
@@ -91,9 +91,9 @@ async fn a_page_is_compressed_when_a_client_accepts_it_and_then_after_each_regen
         site.settle().await;
     }
     let coding = async || {
-        let reply = site.get_with("/a", &[("accept-encoding", "br")]).await;
+        let response = site.get_with("/a", &[("accept-encoding", "br")]).await;
         site.settle().await;
-        reply.header("content-encoding").to_owned()
+        response.header("content-encoding").to_owned()
     };
     assert_eq!(coding().await, "", "nobody accepted a compressed form before");
     assert_eq!(coding().await, "br");
@@ -121,8 +121,8 @@ async fn small_pages_pictures_and_no_transform_are_never_compressed() {
         let headers: Vec<(&'static str, &'static str)> = headers.to_vec();
         site.responds(200, &headers, page);
         for _ in 0..100 {
-            let reply = site.get_with(path, &[("accept-encoding", "br")]).await;
-            assert_eq!((reply.header("content-encoding"), reply.header("vary")), ("", ""), "{path}");
+            let response = site.get_with(path, &[("accept-encoding", "br")]).await;
+            assert_eq!((response.header("content-encoding"), response.header("vary")), ("", ""), "{path}");
             site.settle().await;
         }
     }
@@ -142,9 +142,9 @@ async fn a_page_that_follows_its_origin_is_not_sent_in_the_compressed_form_of_an
     let after = before.with_routes(Routes::new([Route::follow_origin("/a")]).expect("a route"));
     after.responds(200, &headers, page.clone());
     for state in ["miss", "hit"] {
-        let reply = after.get_with("/a", &[("accept-encoding", "br")]).await;
-        assert_eq!((reply.state(), reply.header("content-encoding")), (state, ""));
-        assert_eq!(reply.header("content-length"), page.len().to_string());
-        assert_eq!(reply.text(), page);
+        let response = after.get_with("/a", &[("accept-encoding", "br")]).await;
+        assert_eq!((response.state(), response.header("content-encoding")), (state, ""));
+        assert_eq!(response.header("content-length"), page.len().to_string());
+        assert_eq!(response.text(), page);
     }
 }
