@@ -150,9 +150,9 @@ fn attack_61_line_breaks_in_names_are_rejected() {
         json!({ "url": "http://a/\r\nx: y" }),
         json!({ "url": "http://a/", "headers": { "x": "a\r\nb" } }),
     ] {
-        let refused = gateway.post("/api/v1/invalidate", &body);
-        refused.problem(400);
-        assert!(!refused.head.contains("set-cookie"));
+        let rejected = gateway.post("/api/v1/invalidate", &body);
+        rejected.problem(400);
+        assert!(!rejected.head.contains("set-cookie"));
     }
     gateway.get("/api/v1/entries?tag=a%0d%0ab").problem(400);
 }

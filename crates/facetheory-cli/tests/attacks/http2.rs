@@ -169,7 +169,7 @@ fn a_rejected_head_request_has_no_body_over_http_2() {
     let site = Site::start(&format!("hosts = [\"{HOST}\"]\n{PAGES}"));
     let long = format!("/{}", "a".repeat(9000));
     for (host, path) in
-        [(HOST, "/refused/.."), (HOST, "/pass/refused/%00"), ("evil.example", "/refused"), (HOST, &long)]
+        [(HOST, "/rejected/.."), (HOST, "/pass/rejected/%00"), ("evil.example", "/rejected"), (HOST, &long)]
     {
         let mut fields = http2::get(host, path);
         for (method, has_body) in [("GET", true), ("HEAD", false)] {

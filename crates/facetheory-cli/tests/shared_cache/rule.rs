@@ -75,11 +75,11 @@ fn cache_control_that_forbids_caching_wins_over_a_rule_unless_ignored() {
 #[test]
 fn a_page_that_the_origin_repeatedly_refuses_is_dropped() {
     let site = embedded("[routes]\n\"/**\" = { isr = \"1s\" }\n");
-    let refused = ScriptedResponse::with("403 Forbidden", &[], "taken back");
-    first_then(&site, "/page", ScriptedResponse::page(&[], "public"), refused);
+    let denied = ScriptedResponse::with("403 Forbidden", &[], "no longer public");
+    first_then(&site, "/page", ScriptedResponse::page(&[], "public"), denied);
     assert_eq!(site.get("/page").text(), "public");
     wait_for("the cached page is dropped", || (site.get("/page").status == 403).then_some(()));
-    assert_eq!(site.get("/page").text(), "taken back");
+    assert_eq!(site.get("/page").text(), "no longer public");
 }
 
 #[test]

@@ -176,7 +176,7 @@ async fn a_page_that_the_origin_declines_twice_in_a_row_is_not_served_again() {
         site.responds(200, &[], "public");
         assert_eq!((site.get("/a").await.state(), other.get("/a").await.state()), ("miss", "hit"));
         tokio::time::advance(INTERVAL).await;
-        site.responds(status, headers, "taken back");
+        site.responds(status, headers, "no longer public");
         // A second such response within ten seconds may be the same mistake.
         for pause in [2 * SECOND, 10 * SECOND, 2 * SECOND] {
             let stale = site.get("/a").await;
@@ -188,7 +188,7 @@ async fn a_page_that_the_origin_declines_twice_in_a_row_is_not_served_again() {
             let own = process.get("/a").await;
             assert_eq!(
                 (own.status, own.state(), own.text()),
-                (status, "bypass", "taken back"),
+                (status, "bypass", "no longer public"),
                 "{headers:?}"
             );
         }

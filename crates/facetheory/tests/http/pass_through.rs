@@ -38,9 +38,9 @@ async fn requests_that_are_not_for_a_page_are_passed_through_unchanged() {
 #[tokio::test(start_paused = true)]
 async fn a_tenant_on_a_route_without_tenants_is_rejected_before_any_lookup() {
     let site = Site::new();
-    let refused = site.get_with("/a", &[("x-tenant-id", "acme")]).await;
-    assert_eq!((refused.status, refused.state()), (400, "bypass"));
-    assert!(refused.text().contains("x-tenant-id"), "{}", refused.text());
+    let rejected = site.get_with("/a", &[("x-tenant-id", "acme")]).await;
+    assert_eq!((rejected.status, rejected.state()), (400, "bypass"));
+    assert!(rejected.text().contains("x-tenant-id"), "{}", rejected.text());
     let dots = site.get("/a/../b").await;
     assert_eq!(dots.status, 400);
     assert!(site.requests().is_empty());
