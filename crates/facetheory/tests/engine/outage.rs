@@ -387,7 +387,7 @@ async fn while_a_newer_body_does_not_arrive_the_older_copy_is_served_at_once() {
         assert_eq!(state_and_body(Ok(result)), served(State::StaleMetadataError, "one"));
         tokio::time::advance(SECOND / 10).await;
     }
-    assert!(slowest < SECOND, "{slowest:?}");
+    assert!(slowest <= SECOND / 5, "a lookup waits 200 ms for a newer body, not {slowest:?}");
     assert!(began.elapsed() > 30 * SECOND, "longer than the timeout of the bodies");
     assert_eq!(site.renders(), 0, "the page is fresh");
     let (reads, _) = site.table.take();
