@@ -207,4 +207,33 @@ mod tests {
         tokio::time::sleep(MAX_AGE).await;
         assert_eq!(check().await, [], "the result is too old");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_minute_of_checks_writes_twice_and_more_often_only_while_writes_fail() {
+        const POLLS: u64 = 60;
+        // Calls are counted as delayed, but for no time.
+        let counts_calls = Faults { delay: 1.0, ..Faults::default() };
+        let table = Arc::new(Faulty::new(MemoryTable::new(), 1, counts_calls));
+        let shared: Arc<dyn Table> = table.clone();
+        let isr = Isr::new(Pages::new(PageStore::new(shared), Bodies::memory()));
+        let readiness = Readiness::default();
+        for _ in 0..POLLS {
+            assert_eq!(readiness.check(&isr).await, []);
+            tokio::time::sleep(MAX_AGE).await;
+        }
+        assert_eq!(
+            table.counts().delayed,
+            POLLS + 2,
+            "each check reads; the first one and that after 30 s write"
+        );
+
+        table.set_faults(Faults { lose_request: 1.0, ..Faults::default() });
+        for _ in 0..POLLS {
+            assert_eq!(readiness.check(&isr).await, [NotReady::TableNotWritable]);
+            tokio::time::sleep(MAX_AGE).await;
+        }
+        assert_eq!(table.counts().requests_lost, 12, "a write every 5 s");
+        table.set_faults(Faults::default());
+        assert_eq!(readiness.check(&isr).await, [], "the failure is too old");
+    }
 }
