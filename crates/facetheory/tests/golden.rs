@@ -6,7 +6,7 @@ use std::time::Duration;
 use facetheory::protocol::{
     Epoch, FeedEntry, Generation, Lock, Meta, Request, RequestStatus, Version, VersionId, request_hash,
 };
-use facetheory::{Bodies, Isr, KeyScheme, PageKey, PageStore, Pages, Tag, Tenant};
+use facetheory::{Bodies, CacheKey, Isr, KeyScheme, PageKey, PageStore, Pages, Tag, Tenant};
 use tabletheory::{
     Consistency, Item, Key, ManualClock, MemoryTable, Table as _, Timestamp, Txn, Value, Write,
 };
@@ -124,6 +124,31 @@ fn partition_keys_are_built_as_in_the_file() {
         let page = scheme.page(tenant.as_ref(), text("cache_key").expect("a key")).expect("a page");
         assert_eq!(Some(page.pk()), text("pk"), "{}", vector["name"]);
         assert_eq!(page.lock().pk, page.meta().pk, "{}", vector["name"]);
+    }
+}
+
+#[test]
+fn cache_keys_of_typescript_services_are_built_from_their_parts_as_in_the_file() {
+    let vectors: serde_json::Value =
+        serde_json::from_str(include_str!("golden/keys.json")).expect("the file is JSON");
+    for vector in vectors["facetheory_ts"].as_array().expect("a list") {
+        let text = |name: &str| vector[name].as_str();
+        let mut key = CacheKey::route(text("pattern").expect("a pattern")).facetheory_ts();
+        if let Some(tenant) = text("tenant") {
+            key = key.tenant(&Tenant::new(tenant).expect("a tenant"));
+        }
+        for part in ["params", "query", "auth", "cookies"] {
+            for pair in vector["seen"][part].as_array().expect(part) {
+                let [name, value] = [&pair[0], &pair[1]].map(|text| text.as_str().expect("a text"));
+                key = match part {
+                    "params" => key.param(name, value),
+                    "query" => key.query(name, value),
+                    "auth" => key.auth(name, value),
+                    _ => key.cookie(name, value),
+                };
+            }
+        }
+        assert_eq!(Some(key.to_string().as_str()), text("cache_key"), "{}", vector["name"]);
     }
 }
 

@@ -18,37 +18,41 @@ function parameters(pattern, path) {
 }
 
 /** Values by name, in the order in which the names first occur. */
-function group(query) {
+function group(pairs) {
   const values = Object.create(null);
-  for (const [name, value] of new URLSearchParams(query)) (values[name] ??= []).push(value);
+  for (const [name, value] of pairs) (values[name] ??= []).push(value);
   return values;
 }
 
-/** The listed cookies: without quotation marks, decoded; the last one of a name counts. */
+/** The listed cookies: without quotation marks, decoded. */
 function cookies(line, listed) {
-  const found = Object.create(null);
-  for (const pair of line.split(';')) {
+  return line.split(';').flatMap((pair) => {
     const [, name, value] = pair.trim().match(/^([^=]+)=(.*)$/) ?? [];
-    if (!name || !listed.includes(name.trim())) continue;
+    if (!name || !listed.includes(name.trim())) return [];
     const inner = value.trim().replace(/^"(.*)"$/, '$1');
-    try { found[name.trim()] = decodeURIComponent(inner); } catch { found[name.trim()] = inner; }
-  }
-  return found;
+    try { return [[name.trim(), decodeURIComponent(inner)]]; } catch { return [[name.trim(), inner]]; }
+  });
 }
+
+/** What a service sees of a request: names and values in the order of the request, decoded as the key needs them. */
+const seen = ({ pattern, path, query = '', headers = {}, listed = [], cookie = '' }) => ({
+  params: Object.entries(parameters(pattern, path)),
+  query: [...new URLSearchParams(query.replace(/^\?/, ''))],
+  auth: Object.entries(headers).flatMap(([name, values]) => values.map((value) => [name, value])),
+  cookies: cookies(cookie, listed),
+});
 
 const digest = (label, lines) => (lines.length ? [`${label}=${sha256(lines.join('\n')).slice(0, 24)}`] : []);
 
-function cacheKey({ tenant = 'default', pattern, path, query = '', headers = {}, listed = [], cookie = '' }) {
-  const params = parameters(pattern, path);
-  const values = group(query.replace(/^\?/, ''));
-  const pairs = [
-    ...Object.keys(params).sort(byLocale).map((name) => encode(name, params[name])),
-    ...Object.keys(values).sort(byLocale).flatMap((name) => values[name].map((value) => encode(name, value))),
-  ];
-  const jar = cookies(cookie, listed);
+/** The key of what a service sees. The last cookie of a name counts. */
+function cacheKey({ tenant = 'default', pattern }, seen) {
+  const [params, query, auth, jar] = [seen.params, seen.query, seen.auth, seen.cookies].map(group);
+  const encoded = (values) =>
+    Object.keys(values).sort(byLocale).flatMap((name) => values[name].map((value) => encode(name, value)));
+  const pairs = [...encoded(params), ...encoded(query)];
   const variants = [
-    ...digest('auth', Object.keys(headers).sort(byLocale).map((name) => `${name}=${headers[name].join('\0')}`)),
-    ...digest('cookies', Object.keys(jar).sort(byLocale).map((name) => `${name}=${jar[name]}`)),
+    ...digest('auth', Object.keys(auth).sort(byLocale).map((name) => `${name}=${auth[name].join('\0')}`)),
+    ...digest('cookies', Object.keys(jar).sort(byLocale).map((name) => `${name}=${jar[name].at(-1)}`)),
   ];
   return `${tenant}::${pattern}?${pairs.join('&')}${variants.length ? `#${variants.join('&')}` : ''}`;
 }
@@ -122,7 +126,7 @@ const requests = [
   { name: 'an encoded cookie', ...news, listed: ['a'], cookie: 'a=%E2%82%AC%20x' },
   { name: 'a malformed cookie', ...news, listed: ['a'], cookie: 'a=%E2%82' },
   { name: 'credentials and cookies', tenant: 'acme', ...news, query: 'b=1&a=2', headers: { authorization: ['Bearer x'] }, listed: ['theme'], cookie: 'theme=dark' },
-].map((vector) => ({ ...vector, cache_key: cacheKey(vector) }));
+].map((vector) => ({ ...vector, seen: seen(vector), cache_key: cacheKey(vector, seen(vector)) }));
 
 /** A parameter of a path in a default cache key: in the form of `encodeURIComponent` unchanged, any other byte marked. */
 const part = (value) =>
