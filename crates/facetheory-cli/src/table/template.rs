@@ -120,6 +120,115 @@ mod tests {
         }
     }
 
+    /// Asserts that a template contains these texts. Comments do not count, and any white space equals one space.
+    fn assert_has(format: Format, texts: &[impl AsRef<str>]) {
+        let is_code = |line: &&str| !line.trim_start().starts_with(['#', '/']);
+        let words = format.text().lines().filter(is_code).flat_map(str::split_whitespace);
+        let code = words.collect::<Vec<_>>().join(" ");
+        for text in texts.iter().map(AsRef::as_ref) {
+            assert!(code.contains(text), "{format:?} lacks {text}");
+        }
+    }
+
+    #[test]
+    fn every_template_protects_the_table_and_deletes_rows_by_their_ttl() {
+        let cloudformation = [
+            "Type: AWS::DynamoDB::Table DeletionPolicy: Retain UpdateReplacePolicy: Retain Properties:",
+            "BillingMode: PAY_PER_REQUEST",
+            "- AttributeName: pk KeyType: HASH - AttributeName: sk KeyType: RANGE",
+            "TimeToLiveSpecification: AttributeName: ttl Enabled: true",
+            "PointInTimeRecoverySpecification: PointInTimeRecoveryEnabled: true",
+            "DeletionProtectionEnabled: true",
+        ];
+        let terraform = [
+            r#"billing_mode = "PAY_PER_REQUEST" hash_key = "pk" range_key = "sk""#,
+            "deletion_protection_enabled = true",
+            r#"ttl { attribute_name = "ttl" enabled = true }"#,
+            "point_in_time_recovery { enabled = true } lifecycle { prevent_destroy = true } }",
+        ];
+        let cdk = [
+            r#"partitionKey: { name: "pk", type: dynamodb.AttributeType.STRING },"#,
+            r#"sortKey: { name: "sk", type: dynamodb.AttributeType.STRING },"#,
+            "billingMode: dynamodb.BillingMode.PAY_PER_REQUEST,",
+            r#"timeToLiveAttribute: "ttl","#,
+            "pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },",
+            "deletionProtection: true, removalPolicy: RemovalPolicy.RETAIN, });",
+        ];
+        assert_has(Format::Cloudformation, &cloudformation);
+        assert_has(Format::Terraform, &terraform);
+        assert_has(Format::Cdk, &cdk);
+    }
+
+    #[test]
+    fn every_template_encrypts_the_bucket_and_keeps_it_private() {
+        let cloudformation = [
+            "Type: AWS::S3::Bucket DeletionPolicy: Retain UpdateReplacePolicy: Retain Properties:",
+            "- ServerSideEncryptionByDefault: SSEAlgorithm: AES256",
+            "BlockPublicAcls: true BlockPublicPolicy: true IgnorePublicAcls: true RestrictPublicBuckets: true",
+            "- ObjectOwnership: BucketOwnerEnforced",
+            r#"Effect: Deny Principal: "*" Action: s3:* Resource: - !GetAtt Bucket.Arn - !Sub "${Bucket.Arn}/*""#,
+            r#"Condition: Bool: aws:SecureTransport: "false""#,
+        ];
+        let terraform = [
+            "bucket = var.bucket_name lifecycle { prevent_destroy = true } }",
+            r#"rule { apply_server_side_encryption_by_default { sse_algorithm = "AES256" } }"#,
+            "block_public_acls = true block_public_policy = true ignore_public_acls = true restrict_public_buckets = true",
+            r#"rule { object_ownership = "BucketOwnerEnforced" }"#,
+            r#"effect = "Deny" actions = ["s3:*"] resources = [aws_s3_bucket.bodies.arn, "#,
+            r#"condition { test = "Bool" variable = "aws:SecureTransport" values = ["false"] }"#,
+            "policy = data.aws_iam_policy_document.bucket.json",
+        ];
+        let cdk = [
+            "encryption: s3.BucketEncryption.S3_MANAGED,",
+            "blockPublicAccess: s3.BlockPublicAccess.BLOCK_ALL,",
+            "objectOwnership: s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,",
+            "enforceSSL: true,",
+            "}], removalPolicy: RemovalPolicy.RETAIN, });",
+        ];
+        assert_has(Format::Cloudformation, &cloudformation);
+        assert_has(Format::Terraform, &terraform);
+        assert_has(Format::Cdk, &cdk);
+    }
+
+    #[test]
+    fn every_template_has_alarms_for_throttles_rejected_requests_latency_and_ttl_deletions() {
+        let table = "Dimensions: - Name: TableName Value: !Ref Table";
+        let cloudformation = [
+            format!(
+                "ReadThrottleEvents {table} Statistic: Sum Period: 300 EvaluationPeriods: 1 Threshold: 10"
+            ),
+            format!(
+                "WriteThrottleEvents {table} Statistic: Sum Period: 300 EvaluationPeriods: 1 Threshold: 10"
+            ),
+            "UserErrors Statistic: Sum Period: 300 EvaluationPeriods: 1 Threshold: 50".to_owned(),
+            format!("{table} - Name: Operation Value: Query Statistic: Average Period: 60"),
+            format!("{table} - Name: Operation Value: TransactWriteItems Statistic: Average Period: 60"),
+            format!("TimeToLiveDeletedItemCount {table} Statistic: Sum Period: 86400"),
+        ];
+        let table = "{ TableName = aws_dynamodb_table.pages.name }";
+        let terraform = [
+            r#"for_each = toset(["ReadThrottleEvents", "WriteThrottleEvents"])"#.to_owned(),
+            format!(
+                "each.key dimensions = {table} statistic = \"Sum\" period = 300 evaluation_periods = 1 threshold = 10"
+            ),
+            r#""UserErrors" statistic = "Sum" period = 300 evaluation_periods = 1 threshold = 50"#.to_owned(),
+            "for_each = { Query = 50, TransactWriteItems = 200 }".to_owned(),
+            r#"Operation = each.key } statistic = "Average" period = 60"#.to_owned(),
+            format!("\"TimeToLiveDeletedItemCount\" dimensions = {table} statistic = \"Sum\" period = 86400"),
+        ];
+        let cdk = [
+            r#"for (const name of ["ReadThrottleEvents", "WriteThrottleEvents"]) {"#,
+            r#"metric: metric(name, "Sum", Duration.minutes(5)), threshold: 10,"#,
+            r#"metricName: "UserErrors", statistic: "Sum", period: Duration.minutes(5), }), threshold: 50,"#,
+            r#"[["Query", 50], ["TransactWriteItems", 200]] as const"#,
+            r#"metric("SuccessfulRequestLatency", "Average", Duration.minutes(1), operation), threshold,"#,
+            r#"metric("TimeToLiveDeletedItemCount", "Sum", Duration.days(1)),"#,
+        ];
+        assert_has(Format::Cloudformation, &cloudformation);
+        assert_has(Format::Terraform, &terraform);
+        assert_has(Format::Cdk, &cdk);
+    }
+
     #[test]
     fn no_template_expires_objects() {
         for format in Format::ALL {
