@@ -190,10 +190,7 @@ impl Arguments {
             concurrency: usize::from(self.concurrency),
         };
         let mut signals = Signals::install()?;
-        let mut running = std::pin::pin!(run.run(store, &stop, |report| {
-            progress.set_position(report.rows as u64);
-            progress.set_message(report.progress());
-        }));
+        let mut running = std::pin::pin!(run.run(store, &stop, |report| show(&progress, report)));
         loop {
             tokio::select! {
                 report = &mut running => {
@@ -224,6 +221,76 @@ fn progress_bar(rows: Option<u64>) -> ProgressBar {
         None => {
             let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
             ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        }
+    }
+}
+
+fn show(progress: &ProgressBar, report: &Report) {
+    progress.set_position(report.rows as u64);
+    progress.set_message(report.progress());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Result;
+    use std::sync::Arc;
+
+    use indicatif::{ProgressDrawTarget, TermLike};
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// A terminal that records its text.
+    #[derive(Clone, Debug, Default)]
+    struct Recorder(Arc<Mutex<String>>);
+
+    impl TermLike for Recorder {
+        fn width(&self) -> u16 {
+            100
+        }
+        fn move_cursor_up(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> Result<()> {
+            self.0.lock().push_str(text);
+            Ok(())
+        }
+        fn clear_line(&self) -> Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Returns what a terminal shows of a run that has read 50 rows of a table with so many.
+    fn shown(rows: Option<u64>) -> String {
+        let (terminal, progress) = (Recorder::default(), progress_bar(rows));
+        progress.set_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
+        show(&progress, &Report { rows: 50, matched: 20, written: 10, ..Report::default() });
+        terminal.0.lock().clone()
+    }
+
+    #[test]
+    fn the_progress_bar_shows_the_part_of_the_table_that_was_read() {
+        let text = "50 rows read, 20 pages match, 10 written";
+        let bar = shown(Some(200));
+        assert!(bar.contains("█") && bar.contains(" 25% ") && bar.contains(text), "{bar}");
+        for unknown in [None, Some(0)] {
+            let spinner = shown(unknown);
+            assert!(!spinner.contains('%') && spinner.contains(text), "{spinner}");
         }
     }
 }
