@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tempfile::TempDir;
 
+use crate::burst::{Burst, assert_all_served};
 use crate::meter::Meter;
 use crate::support::client::Response;
 use crate::support::gateway::Gateway;
-use crate::support::origin::{Origin, ScriptedResponse};
+use crate::support::origin::{Gate, Origin, ScriptedResponse};
 use crate::support::site::{HOST, get, request};
 use crate::support::store::{Store, s3_endpoint, server_variable};
 use crate::support::wait_for;
@@ -23,6 +24,8 @@ const TIMEOUTS: &str =
     "[timeouts]\ntable = \"10m\"\nbodies = \"10m\"\nheaders = \"5m\"\nshutdown = \"10m\"\n";
 /// The number of concurrent clients.
 const CLIENTS: usize = 20;
+/// The number of concurrent clients of a page that cannot be stored.
+const HERD: usize = 100;
 
 /// A gateway whose requests to DynamoDB and S3 pass through proxies. Declared before its directory, which is deleted after it has
 /// stopped.
@@ -150,6 +153,32 @@ fn while_dynamodb_hangs_an_unsafe_request_gets_its_response_and_its_invalidation
             (page(gateway).text() == "after 1 changes").then_some(())
         });
     }
+}
+
+#[test]
+fn while_s3_denies_puts_a_herd_costs_one_request_at_the_origin() {
+    let site = ProxiedSite::start(
+        "[routes]\n\"/**\" = { isr = \"1h\", wait_timeout = \"5m\", render_timeout = \"5m\" }\n",
+    );
+    let gate = Gate::default();
+    site.origin.respond("/page", ScriptedResponse::page(&[], "<p>not stored</p>").after(&gate));
+    site.bodies.replace(|method, _| (method == "PUT").then(|| (403, "AccessDenied".to_owned())));
+    // The page is shared with requests that arrived before its render began, or less than a second later. So it begins when
+    // all of them have arrived.
+    site.table.hold(|operation, _| operation == "Query");
+    let mut burst = Burst::new();
+    burst.add_clients(&site.gateway, "/page", HERD);
+    wait_for("the page is looked up", || (!site.table.held().is_empty()).then_some(()));
+    site.table.release();
+    wait_for("the render begins", || (!site.origin.requests_for("/page").is_empty()).then_some(()));
+    site.bodies.take();
+    gate.open();
+
+    let counts = burst.responses();
+    let states = assert_all_served(&counts, "<p>not stored</p>", HERD);
+    assert_eq!(states, format!("{HERD} bypass"));
+    assert!(site.bodies.take().iter().any(|call| call.operation == "PUT"), "the gateway tried to publish");
+    assert_eq!(site.origin.requests_for("/page").len(), 1, "requests at the origin");
 }
 
 #[test]

@@ -81,6 +81,11 @@ async fn child(role: &str, stores: &Stores) -> Result<(), Failed> {
     match role {
         "create-table" => stores.create_table().await,
         "serve" => site::serve(stores, LeaseTerms::default(), Timeouts::default()).await,
+        "serve-on-one-thread" => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let serving = site::serve(stores, LeaseTerms::default(), Timeouts::default());
+            tokio::task::block_in_place(move || runtime.block_on(serving))
+        }
         "serve-with-short-leases" => {
             let terms = LeaseTerms::lasting(SHORT_LEASE);
             site::serve(stores, terms, Timeouts::default()).await

@@ -40,6 +40,11 @@ impl Process {
         Process::start_as(stores, "serve-with-short-leases")
     }
 
+    /// A process with a single thread, which polls requests in the order in which they are woken.
+    pub(crate) fn on_one_thread(stores: &Stores) -> Result<Process, Failed> {
+        Process::start_as(stores, "serve-on-one-thread")
+    }
+
     /// A process with a short timeout for the stores that will be unreachable.
     pub(crate) fn start_without(stores: &Stores, table: bool, bodies: bool) -> Result<Process, Failed> {
         let role = match (table, bodies) {
