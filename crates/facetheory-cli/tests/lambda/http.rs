@@ -9,8 +9,16 @@ use crate::fixture::Setup;
 use crate::support::origin::{Gate, ScriptedResponse};
 
 #[test]
-fn a_page_is_rendered_once_and_then_served_from_the_cache() {
-    let setup = Setup::start();
+fn a_page_is_rendered_once_and_then_served_from_the_cache_on_the_embedded_store() {
+    is_rendered_once(Setup::start());
+}
+
+#[test]
+fn a_page_is_rendered_once_and_then_served_from_the_cache_on_dynamodb_and_s3() {
+    is_rendered_once(Setup::start_on_servers("", &[]));
+}
+
+fn is_rendered_once(setup: Setup) {
     let target = "/pages/a%2Fb?q=%C3%BC&r=1";
     let miss = setup.get(target);
     assert_eq!((miss.status, miss.state(), miss.text()), (200, "miss", format!("<p>{target}, render 1</p>")));
@@ -28,8 +36,16 @@ fn a_page_is_rendered_once_and_then_served_from_the_cache() {
 }
 
 #[test]
-fn a_response_is_streamed_while_the_origin_still_sends_it() {
-    let setup = Setup::start();
+fn a_response_is_streamed_while_the_origin_still_sends_it_on_the_embedded_store() {
+    is_streamed(&Setup::start());
+}
+
+#[test]
+fn a_response_is_streamed_while_the_origin_still_sends_it_on_dynamodb_and_s3() {
+    is_streamed(&Setup::start_on_servers("", &[]));
+}
+
+fn is_streamed(setup: &Setup) {
     let gate = Gate::default();
     let head = "HTTP/1.1 200 OK\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
     let response = ScriptedResponse::raw(format!("{head}5\r\nfirst\r\n")).then_wait(&gate);
@@ -96,8 +112,16 @@ fn responses_without_a_body_are_complete() {
 }
 
 #[test]
-fn a_load_balancer_gets_whole_responses_with_headers_in_the_form_of_its_event() {
-    let setup = Setup::start();
+fn a_load_balancer_gets_whole_responses_with_headers_in_the_form_of_its_event_on_the_embedded_store() {
+    load_balancer_gets_whole_responses(&Setup::start());
+}
+
+#[test]
+fn a_load_balancer_gets_whole_responses_with_headers_in_the_form_of_its_event_on_dynamodb_and_s3() {
+    load_balancer_gets_whole_responses(&Setup::start_on_servers("", &[]));
+}
+
+fn load_balancer_gets_whole_responses(setup: &Setup) {
     setup.origin.respond(
         "/cookies",
         ScriptedResponse::with(
@@ -139,8 +163,18 @@ fn a_load_balancer_gets_whole_responses_with_headers_in_the_form_of_its_event() 
 }
 
 #[test]
-fn a_response_that_is_too_large_for_a_load_balancer_is_an_error_and_is_streamed_otherwise() {
-    let setup = Setup::start();
+fn a_response_that_is_too_large_for_a_load_balancer_is_an_error_and_is_streamed_otherwise_on_the_embedded_store()
+ {
+    large_response_is_an_error_or_streamed(&Setup::start());
+}
+
+#[test]
+fn a_response_that_is_too_large_for_a_load_balancer_is_an_error_and_is_streamed_otherwise_on_dynamodb_and_s3()
+{
+    large_response_is_an_error_or_streamed(&Setup::start_on_servers("", &[]));
+}
+
+fn large_response_is_an_error_or_streamed(setup: &Setup) {
     let large = "x".repeat(1_500_000);
     setup.origin.respond("/pages/large", ScriptedResponse::page(&[], &large));
     let headers = json!({ "headers": { "host": HOST, "x-forwarded-proto": "https" } });
