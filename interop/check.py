@@ -42,7 +42,10 @@ SKEW_SECONDS = 3
 # Longer than the gateway uses the metadata in its memory: `metadata_max_age` is one second.
 METADATA_SECONDS = 1.5
 LEASE_SECONDS = 600
+# Longer than the interval of every route.
+STALE_SECONDS = 3_600
 CONTENDED_PAGES = 6
+ROUNDS = 3
 CLIENTS = 6
 
 db = boto3.client("dynamodb")
@@ -154,6 +157,7 @@ class Gateway:
             [routes]
             "/news/{{slug}}" = {{ isr = "10m", wait_timeout = "100s" }}
             "/docs/{{page+}}" = {{ isr = "10m", wait_timeout = "100s", versions = 3 }}
+            "/shop/{{slug}}" = {{ isr = "10m", wait_timeout = "100s", tenant = {{ header = "x-tenant-id" }} }}
             """
         )
         self.lines = queue.Queue()
@@ -175,11 +179,13 @@ class Gateway:
         self.url, self.admin = found[:2]
 
     def get(self, page):
-        with urllib.request.urlopen(self.url + page.target, timeout=RESULT_SECONDS) as response:
+        request = urllib.request.Request(self.url + page.target, headers=page.headers)
+        with urllib.request.urlopen(request, timeout=RESULT_SECONDS) as response:
             return response.read().decode(), response.headers["x-facetheory-isr"]
 
     def post(self, endpoint, page, fields=None, **headers):
-        body = json.dumps({"url": "http://www.example.com" + page.target, **(fields or {})}).encode()
+        selected = {"url": "http://www.example.com" + page.target, "headers": page.headers}
+        body = json.dumps({**selected, **(fields or {})}).encode()
         headers = {"content-type": "application/json", **headers}
         request = urllib.request.Request(f"{self.admin}/api/v1/{endpoint}", body, headers)
         try:
@@ -200,19 +206,27 @@ class Gateway:
         return status, headers["idempotency-replayed"] == "true"
 
 
-class Page:
-    """A page that no other check uses."""
+# The pattern of each route, and its parameter. The pages of `shop` belong to a tenant.
+ROUTES = {"news": ("/news/{slug}", "slug"), "docs": ("/docs/{page+}", "page"), "shop": ("/shop/{slug}", "slug")}
+TENANT = "acme"
 
-    def __init__(self, origin, keys, name, route="news"):
-        self.origin, name = origin, f"{name}-{uuid.uuid4().hex[:8]}"
-        pattern, parameter = {"news": ("/news/{slug}", "slug"), "docs": ("/docs/{page+}", "page")}[route]
+
+class Page:
+    """A page that no other check uses, unless it has the same name."""
+
+    def __init__(self, origin, keys, name, route, tenant):
+        self.origin, self.name, self.headers = origin, name, {}
+        pattern, parameter = ROUTES[route]
+        if tenant is not None:
+            self.headers = {"x-tenant-id": tenant}
         self.target = f"/{route}/{name}%20w?B=1&a=x+y&q"
         # The path is encoded once more; the query is decoded, sorted and encoded again.
         query = "a=x%20y&B=1&q="
-        self.key = f"default::{pattern}?{parameter}={quote(name, safe='')}%2520w&{query}"
+        self.key = f"{tenant or 'default'}::{pattern}?{parameter}={quote(name, safe='')}%2520w&{query}"
         self.origin_path = f"/{route}/{name}%20w?{query}"
         self.origin_url = origin.url + self.origin_path
-        self.pk = "CACHE#" + (sha256(self.key) if keys == "hashed" else self.key)
+        owner = "" if keys == "raw" or tenant is None else f"TENANT#{tenant}#"
+        self.pk = f"{owner}CACHE#" + (sha256(self.key) if keys == "hashed" else self.key)
 
     @property
     def renders(self):
@@ -221,7 +235,6 @@ class Page:
     def row(self, table, sk="META"):
         key = {"pk": {"S": self.pk}, "sk": {"S": sk}}
         return db.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
-
 
     def put(self, table, sk, **attributes):
         """Writes a row as another service does: texts, and whole numbers."""
@@ -272,7 +285,11 @@ class Site:
             pass
 
     def page(self, name, route="news"):
-        return Page(self.origin, self.keys, name, route)
+        tenant = TENANT if route == "shop" else None
+        return Page(self.origin, self.keys, f"{name}-{uuid.uuid4().hex[:8]}", route, tenant)
+
+    def of_other_tenant(self, page):
+        return Page(self.origin, self.keys, page.name, "shop", "other")
 
 
 def sha256(text):
@@ -286,7 +303,7 @@ def expect(actual, expected, what):
 def a_page_of_a_program_is_served_by_the_gateway_and_by_the_other_program(site):
     for language, program in site.programs.items():
         for recipe in "AB":
-            for route in ("news", "docs"):
+            for route in ROUTES:
                 what, page = f"{language}, recipe {recipe}, {route}", site.page(language, route)
                 rendered = program.run("visit", page, recipe=recipe)
                 expect(rendered["state"], "miss", what)
@@ -298,7 +315,7 @@ def a_page_of_a_program_is_served_by_the_gateway_and_by_the_other_program(site):
 
 
 def a_page_of_the_gateway_is_served_by_the_programs(site):
-    for route in ("news", "docs"):
+    for route in ROUTES:
         page = site.page("gateway", route)
         body, state = site.gateway.get(page)
         expect(state, "miss", route)
@@ -326,6 +343,42 @@ def a_pointer_without_a_copy_is_followed(site):
     expect(page.renders, 1, "renders")
 
 
+def a_page_of_a_tenant_is_not_served_to_another_tenant(site):
+    page = site.page("owned", "shop")
+    other = site.of_other_tenant(page)
+    expect((site.gateway.get(page)[1], page.renders), ("miss", 1), "the page of the tenant")
+    for language, program in site.programs.items():
+        expect(program.run("visit", page, recipe="A")["state"], "hit", language)
+    expect(site.programs["python"].run("visit", other, recipe="A")["state"], "miss", "a program, for another tenant")
+    for language, program in site.programs.items():
+        expect(program.run("visit", other, recipe="A")["state"], "hit", language)
+    expect((site.gateway.get(other)[1], page.renders), ("hit", 2), "the gateway, for another tenant")
+
+
+def a_publish_by_the_gateway_to_a_pointer_without_a_copy_keeps_other_attributes(site):
+    """META with `current_sk`, `version` and an attribute of another service, which points at a version that is stale."""
+    for route in ROUTES:
+        page = site.page("bare-publish", route)
+        rendered = site.programs["python"].run("visit", page, recipe="A")
+        row = page.row(site.table)
+        generated_at = int(row["generated_at"]["N"]) - STALE_SECONDS
+        page.put(site.table, "VER#01", s3_key=row["s3_key"]["S"], generated_at=generated_at, etag=row["etag"]["S"])
+        page.put(site.table, "META", current_sk="VER#01", version=1, owner="another service")
+        expect(site.gateway.regenerate(page, uuid.uuid4().hex), (200, False), route)
+        meta = page.row(site.table)
+        expect((meta["owner"]["S"], meta["version"]["N"]), ("another service", "2"), f"META of {route}")
+        current = meta["current_sk"]["S"]
+        assert current.startswith("VER#") and current != "VER#01", f"{route}: the pointer is {current}"
+        expect(page.row(site.table, current)["s3_key"], meta["s3_key"], f"the version of {route}")
+        body = f"<p>{page.origin_path}, render 2</p>"
+        assert body != rendered["body"]
+        expect(site.gateway.get(page)[0], body, f"the gateway, {route}")
+        for language, program in site.programs.items():
+            found = program.run("visit", page, recipe="B")
+            expect((found["state"], found["body"]), ("hit", body), f"{language}, {route}")
+        expect(page.renders, 2, f"renders of {route}")
+
+
 def an_invalidation_by_the_gateway_is_seen_by_the_programs_and_their_render_by_the_gateway(site):
     for language, program in site.programs.items():
         for recipe in "AB":
@@ -343,21 +396,34 @@ def an_invalidation_by_the_gateway_is_seen_by_the_programs_and_their_render_by_t
 
 
 def services_in_all_languages_render_a_contended_page_once(site):
-    pages = [site.page("contended", route) for route in ("news", "docs") for _ in range(CONTENDED_PAGES // 2)]
-    with ThreadPoolExecutor(len(pages) * CLIENTS) as clients:
-        responses = [(page, clients.submit(site.gateway.get, page)) for page in pages for _ in range(CLIENTS)]
-        recipes = {"python": "A", "typescript": "B"}
-        results = [
-            (page, program.start("visit", page, recipe=recipes[language]))
-            for _ in range(CLIENTS)
-            for page in pages
-            for language, program in site.programs.items()
-        ]
-        bodies = [(page, response.result(RESULT_SECONDS)[0]) for page, response in responses]
-        bodies += [(page, result.result(RESULT_SECONDS).get("body")) for page, result in results]
-    for page, body in bodies:
-        expect(body, f"<p>{page.origin_path}, render 1</p>", "the body")
-    expect([page.renders for page in pages], [1] * len(pages), "renders")
+    """In the first round the pages are missing. Before each further one they are invalidated, so that they are stale."""
+    pages = [site.page("contended", route) for route in ROUTES for _ in range(CONTENDED_PAGES // len(ROUTES))]
+    for number in range(1, ROUNDS + 1):
+        # The gateway serves a stale page while it, or a program, renders the next one. Programs wait for it.
+        new = {page: f"<p>{page.origin_path}, render {number}</p>" for page in pages}
+        stale = {page: f"<p>{page.origin_path}, render {number - 1}</p>" for page in pages}
+        with ThreadPoolExecutor(len(pages) * CLIENTS) as clients:
+            responses = [(page, clients.submit(site.gateway.get, page)) for page in pages for _ in range(CLIENTS)]
+            recipes = {"python": "A", "typescript": "B"}
+            results = [
+                (page, program.start("visit", page, recipe=recipes[language]))
+                for _ in range(CLIENTS)
+                for page in pages
+                for language, program in site.programs.items()
+            ]
+            for page, response in responses:
+                body, state = response.result(RESULT_SECONDS)
+                expect(body, stale[page] if state == "stale" else new[page], f"round {number}, {state}")
+            for page, result in results:
+                expect(result.result(RESULT_SECONDS).get("body"), new[page], f"round {number}, a program")
+        for page in pages:
+            deadline = time.monotonic() + RESULT_SECONDS
+            while site.gateway.get(page)[0] != new[page]:
+                assert time.monotonic() < deadline, f"round {number}: the gateway does not serve the new render"
+                time.sleep(0.1)
+        expect([page.renders for page in pages], [number] * len(pages), f"renders after round {number}")
+        for page in pages:
+            expect(site.gateway.post("invalidate", page)[2], {"outcome": "stale"}, f"round {number}")
 
 
 def a_request_is_executed_once_across_languages(site):
@@ -486,6 +552,8 @@ CHECKS = [
     a_page_of_a_program_is_served_by_the_gateway_and_by_the_other_program,
     a_page_of_the_gateway_is_served_by_the_programs,
     a_pointer_without_a_copy_is_followed,
+    a_page_of_a_tenant_is_not_served_to_another_tenant,
+    a_publish_by_the_gateway_to_a_pointer_without_a_copy_keeps_other_attributes,
     an_invalidation_by_the_gateway_is_seen_by_the_programs_and_their_render_by_the_gateway,
     services_in_all_languages_render_a_contended_page_once,
     a_request_is_executed_once_across_languages,

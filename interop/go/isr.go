@@ -117,12 +117,16 @@ func hash(data []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// partition returns the partition of the rows of a page.
+// partition returns the partition of the rows of a page. A hash does not show the tenant, so it is in front.
 func partition(key string) string {
-	if hashed {
-		return pkPrefix + hash([]byte(key))
+	if !hashed {
+		return pkPrefix + key
 	}
-	return pkPrefix + key
+	owner := ""
+	if tenant, _, _ := strings.Cut(key, "::"); tenant != "default" {
+		owner = "TENANT#" + tenant + "#"
+	}
+	return owner + pkPrefix + hash([]byte(key))
 }
 
 // requestSK returns the sort key of a request. A key that is not plain is hashed, so that it cannot name another row.

@@ -59,8 +59,10 @@ def sha256(text):
 
 
 def partition(key):
-    """The partition of the rows of a page."""
-    return PK_PREFIX + (sha256(key) if HASHED else key)
+    """The partition of the rows of a page. A hash does not show the tenant, so it is in front."""
+    tenant = key.split("::")[0]
+    owner = f"TENANT#{tenant}#" if HASHED and tenant != "default" else ""
+    return owner + PK_PREFIX + (sha256(key) if HASHED else key)
 
 
 def request_sk(key):

@@ -60,8 +60,12 @@ type Result = { state: string; body?: string; s3_key?: string };
 const now = (): number => Math.floor(Date.now() / 1000);
 const sha256 = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('hex');
 
-/** The partition of the rows of a page. */
-const partition = (key: string): string => PK_PREFIX + (HASHED ? sha256(key) : key);
+/** The partition of the rows of a page. A hash does not show the tenant, so it is in front. */
+const partition = (key: string): string => {
+  const [tenant] = key.split('::');
+  const owner = HASHED && tenant !== 'default' ? `TENANT#${tenant}#` : '';
+  return owner + PK_PREFIX + (HASHED ? sha256(key) : key);
+};
 
 /** The sort key of a request. A key that is not plain is hashed, so that it cannot name another row. */
 const requestSk = (key: string): string => `REQ#${/^[\w.:-]{0,128}$/.test(key) ? key : `sha256=${sha256(key)}`}`;
