@@ -256,7 +256,6 @@ impl CacheHandler {
         }
         let given = request_id(&request.headers).and_then(|id| HeaderValue::from_str(id).ok());
         let request_id = given.unwrap_or_else(|| self.ids.next());
-        tracing::debug!(path = request.uri.path(), "resolved");
         ResolvedRequest { generation: self.generation, request_id, resolution }
     }
 
