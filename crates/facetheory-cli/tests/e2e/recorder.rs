@@ -35,12 +35,13 @@ impl Recorder {
         let requests = Arc::new(Mutex::new(Vec::new()));
         // A new connection for each request, since applications close idle connections.
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http();
-        let asked = ParsedHead { application: application.to_owned(), client, requests: requests.clone() };
+        let proxy =
+            RecordingProxy { application: application.to_owned(), client, requests: requests.clone() };
         let task = tokio::spawn(async move {
             // Connections end with the task.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(asked.clone().serve(stream));
+                connections.spawn(proxy.clone().serve(stream));
             }
         });
         Recorder { address, requests, task }
@@ -65,21 +66,21 @@ impl Drop for Recorder {
 
 /// The connection to the application.
 #[derive(Clone)]
-struct ParsedHead {
+struct RecordingProxy {
     application: String,
     client: Client<HttpConnector, Incoming>,
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
-impl ParsedHead {
+impl RecordingProxy {
     async fn serve(self, stream: TcpStream) {
-        let service = service_fn(|request| self.clone().answer(request));
+        let service = service_fn(|request| self.clone().respond(request));
         // The gateway may close the connection.
         let _ =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
     }
 
-    async fn answer(
+    async fn respond(
         self,
         mut request: Request<Incoming>,
     ) -> Result<Response<Incoming>, hyper_util::client::legacy::Error> {
