@@ -58,6 +58,21 @@ async fn with_a_metadata_max_age_of_zero_every_request_reads_the_table() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_a_metadata_max_age_of_zero_an_invalidation_of_a_tag_by_another_process_applies_at_once() {
+    let site = Site::built(|builder| builder.metadata_max_age(Duration::ZERO));
+    let get = async |body| {
+        let mut rendered = Rendered::html(body);
+        rendered.content.tags = vec!["news".to_owned()];
+        state_and_body(site.get_slow(Duration::ZERO, Ok(rendered)).await)
+    };
+    get("one").await;
+    assert_eq!(get("two").await, served(State::Hit, "one"), "the tag was read and not invalidated");
+    let news = Tag::new("news").expect("a tag");
+    site.another().isr.invalidate_tag(&news, None).await.expect("a result");
+    assert_eq!(get("two").await, served(State::Stale, "one"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_process_serves_the_published_page() {
     let site = Site::new();
     site.get("one").await;
