@@ -141,7 +141,9 @@ impl Engine {
         }
         let millis = self.now().millis() - before.at.millis();
         let took = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
-        self.metrics.regenerated(page, name(&outcome), took);
+        let (redacted, reason, outcome_name) = (page.redacted(), reason.as_str(), name(&outcome));
+        self.metrics.regenerated(page, outcome_name, took);
+        tracing::debug!(page = %redacted, reason, outcome = outcome_name, ?took, "regeneration ended");
         Attempt {
             outcome,
             rendered: rendered.into_inner(),

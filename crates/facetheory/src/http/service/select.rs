@@ -68,7 +68,8 @@ impl CacheHandler {
             selected.primary = Some(primary);
             missing = "vary-miss";
         }
-        selected.forward_reason = Some(forward_reason(selected.found.as_ref(), missing));
+        let decision = selected.found.as_ref().map(|(_, decision)| decision);
+        selected.forward_reason = Some(forward_reason(decision, missing));
         Ok(selected)
     }
 
@@ -156,12 +157,46 @@ fn variant_of(primary: &PageKey, page: &CachedPage, headers: &HeaderMap) -> Resu
     primary.variant(&digest)
 }
 
-fn forward_reason(found: Option<&(Arc<CachedPage>, ServeDecision)>, missing: &'static str) -> &'static str {
-    match found {
-        None | Some((_, ServeDecision::OtherVariant)) => missing,
-        Some((_, ServeDecision::Stale { reason: RegenerateReason::RequestDirective(_), .. })) => "request",
-        Some((_, ServeDecision::Unusable(RegenerateReason::OtherVariant(_)))) => "vary-miss",
-        Some((_, ServeDecision::Unusable(RegenerateReason::OtherPolicy(_)))) => "miss",
+/// Returns why a request is forwarded, as a token of RFC 9211, from the decision about the stored response. `missing` is the
+/// token if there is none.
+fn forward_reason(decision: Option<&ServeDecision>, missing: &'static str) -> &'static str {
+    match decision {
+        None | Some(ServeDecision::OtherVariant) => missing,
+        Some(ServeDecision::Stale { reason: RegenerateReason::RequestDirective(_), .. }) => "request",
+        Some(ServeDecision::Unusable(RegenerateReason::OtherVariant(_))) => "vary-miss",
+        Some(ServeDecision::Unusable(RegenerateReason::OtherPolicy(_))) => "miss",
         Some(_) => "stale",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_status_tells_apart_why_a_request_is_forwarded() {
+        let stale = |reason| ServeDecision::Stale {
+            reason,
+            while_revalidate: false,
+            if_error: true,
+            if_unreachable: true,
+        };
+        let table = [
+            (None, "uri-miss", "uri-miss"),
+            (None, "vary-miss", "vary-miss"),
+            (Some(ServeDecision::OtherVariant), "uri-miss", "uri-miss"),
+            (Some(ServeDecision::OtherVariant), "vary-miss", "vary-miss"),
+            (Some(stale(RegenerateReason::RequestDirective(1))), "uri-miss", "request"),
+            (Some(stale(RegenerateReason::Stale)), "uri-miss", "stale"),
+            (Some(stale(RegenerateReason::EarlyRefresh(1))), "uri-miss", "stale"),
+            (Some(stale(RegenerateReason::OtherDeployment("a".into()))), "vary-miss", "stale"),
+            (Some(ServeDecision::Unusable(RegenerateReason::OtherVariant(1))), "uri-miss", "vary-miss"),
+            (Some(ServeDecision::Unusable(RegenerateReason::OtherPolicy(1))), "uri-miss", "miss"),
+            (Some(ServeDecision::Unusable(RegenerateReason::BodyMissing("a".into()))), "uri-miss", "stale"),
+            (Some(ServeDecision::Unusable(RegenerateReason::Stale)), "vary-miss", "stale"),
+        ];
+        for (decision, missing, expected) in table {
+            assert_eq!(forward_reason(decision.as_ref(), missing), expected, "{decision:?}");
+        }
     }
 }
