@@ -1,5 +1,7 @@
 //! `[limits]`: sizes and counts.
 
+use facetheory::IsrLayer;
+
 use super::section::table;
 use super::units::serialize_size;
 use super::value::{bytes, number};
@@ -23,7 +25,7 @@ table! {
         /// The size of a request body; a larger one gets 413. 0 means unlimited.
         body_bytes: u64 = 10 << 20, bytes(0, MAX_BYTES), "serialize_size";
         /// The body size of a cached page. A larger response is passed through without caching.
-        page_bytes: u64 = 16 << 20, bytes(1, MAX_BYTES), "serialize_size";
+        page_bytes: u64 = IsrLayer::MAX_PAGE_BYTES, bytes(1, MAX_BYTES), "serialize_size";
         /// The body size of any response of the origin. A larger response is cut off. 0 means unlimited.
         origin_bytes: u64 = 0, bytes(0, MAX_BYTES), "serialize_size";
         /// Client connections in total.
@@ -33,6 +35,6 @@ table! {
         /// Pages requested for the first time per second. Requests above the limit are passed through without caching.
         new_pages_per_second: u64 = 500, number(1, MAX_COUNT);
         /// Cached variants of one page. Further variants are passed through without caching.
-        variants_per_page: u64 = 64, number(1, MAX_COUNT);
+        variants_per_page: u64 = IsrLayer::VARIANTS_PER_PAGE as u64, number(1, MAX_COUNT);
     }
 }

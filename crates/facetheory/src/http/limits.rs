@@ -11,8 +11,6 @@ use tabletheory::Timestamp;
 
 use crate::protocol::key::PageKey;
 
-/// The default number of variants per page and hour.
-pub(crate) const VARIANTS_PER_PAGE: usize = 64;
 /// How long a variant counts.
 const VARIANT_WINDOW: Duration = Duration::from_secs(3600);
 /// The most pages whose variants are counted.

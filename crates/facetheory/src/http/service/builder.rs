@@ -8,15 +8,17 @@ use tabletheory::SystemRandom;
 
 use super::{CacheHandler, IsrLayer};
 use crate::engine::Isr;
-use crate::http::limits::{NewPageLimiter, VARIANTS_PER_PAGE, VariantLimiter};
+use crate::http::limits::{NewPageLimiter, VariantLimiter};
 use crate::http::regeneration_queue::RegenerationQueue;
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::RequestIds;
 
-/// The default of [`IsrLayer::max_page_bytes`].
-const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
-
 impl IsrLayer {
+    /// The default of [`max_page_bytes`](Self::max_page_bytes).
+    pub const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
+    /// The default of [`variants_per_page`](Self::variants_per_page).
+    pub const VARIANTS_PER_PAGE: usize = 64;
+
     /// Creates a layer that caches the pages of these routes with this engine, under the
     /// [key scheme](crate::PageStore::with_key_scheme) of its store. Requests without a route are passed through.
     ///
@@ -33,10 +35,10 @@ impl IsrLayer {
             scheme: isr.pages().store().key_scheme().clone(),
             isr,
             routes,
-            max_page_bytes: MAX_PAGE_BYTES,
+            max_page_bytes: Self::MAX_PAGE_BYTES,
             strict: false,
             new_pages: None,
-            variants: Arc::new(VariantLimiter::new(VARIANTS_PER_PAGE)),
+            variants: Arc::new(VariantLimiter::new(Self::VARIANTS_PER_PAGE)),
             expose_page_key: false,
             strip_tags: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
