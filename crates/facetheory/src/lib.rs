@@ -48,7 +48,7 @@ pub use engine::{
 pub use environment::Environment;
 pub use error::{Error, Kind, Result};
 pub use gc::{GcOptions, GcReport};
-pub use pages::diff::{BodyDiff, Diff, FieldDiff, Side};
+pub use pages::diff::{BodyDiff, Compared, Diff, FieldDiff, Side};
 pub use pages::policy::{Contention, Mode, OtherDeployment, Policy};
 pub use pages::reason::RegenerateReason;
 pub use pages::render::{OriginUnreachable, Render, RenderContext, RenderError, Rendered};

@@ -266,7 +266,7 @@ impl Shared {
             if let Some(state) = parts.extensions.remove::<Arc<UpstreamState>>() {
                 state.set_tunnel();
             }
-            self.tunnels.open((client_io, &client), origin, self.timeouts.tunnel_idle);
+            self.tunnels.open(&client, client_io, origin, self.timeouts.tunnel_idle);
             remove_hop_by_hop_headers(&mut parts.headers);
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

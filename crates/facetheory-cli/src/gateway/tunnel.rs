@@ -23,7 +23,7 @@ pub(crate) struct Tunnels {
 impl Tunnels {
     /// Connects a client with the origin once both have switched, until one side closes or neither reads for so long. The
     /// tunnel holds the permit of the client's connection.
-    pub(crate) fn open(&self, (io, client): (OnUpgrade, &Client), origin: OnUpgrade, idle: Option<Duration>) {
+    pub(crate) fn open(&self, client: &Client, io: OnUpgrade, origin: OnUpgrade, idle: Option<Duration>) {
         let (stop, permit) = (self.stop.clone(), client.permit.upgrade());
         self.open.spawn(async move {
             let _permit = permit;

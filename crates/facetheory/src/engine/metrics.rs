@@ -127,7 +127,7 @@ impl Metrics {
 
     /// The size of the memory tier has changed.
     #[expect(clippy::cast_precision_loss, reason = "memory has less than 2^53 bytes and pages")]
-    pub(super) fn memory(&self, (pages, bytes): (usize, u64)) {
+    pub(super) fn memory(&self, pages: usize, bytes: u64) {
         gauge!("facetheory_memory_bytes").set(bytes as f64);
         gauge!("facetheory_memory_pages").set(pages as f64);
     }

@@ -232,7 +232,8 @@ impl Engine {
         let is_compressed = |known: Arc<Entry>| known.page.body.compressed.get().is_some();
         let was_compressed = self.memory.peek(page).is_some_and(is_compressed);
         let entry = self.memory.insert(page, entry);
-        self.metrics.memory(self.memory.size());
+        let (pages, bytes) = self.memory.size();
+        self.metrics.memory(pages, bytes);
         if was_compressed {
             self.compress(page, &entry);
         }

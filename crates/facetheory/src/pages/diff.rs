@@ -16,13 +16,13 @@ const CONTEXT_LINES: usize = 3;
 ///
 /// ```
 /// use facetheory::protocol::{Generation, Version};
-/// use facetheory::{Body, BodyDiff, Diff};
+/// use facetheory::{Body, BodyDiff, Compared, Diff};
 ///
 /// let version = |s3_key: &str| Version::of(Generation::new(s3_key, 1_700_000_000, 60));
 /// let body = |text: &'static str| Body::from(text.as_bytes());
 /// let diff = Diff::between(
-///     ("VER#1", &version("1.html"), Some(&body("a\nb\n"))),
-///     ("VER#2", &version("2.html"), Some(&body("a\nc\n"))),
+///     Compared { sk: "VER#1", version: &version("1.html"), body: Some(&body("a\nb\n")) },
+///     Compared { sk: "VER#2", version: &version("2.html"), body: Some(&body("a\nc\n")) },
 /// );
 /// assert_eq!(diff.body, BodyDiff::Text("@@ -1,2 +1,2 @@\n a\n-b\n+c\n".into()));
 /// assert!(diff.to_string().ends_with("--- VER#1\n+++ VER#2\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"));
@@ -40,13 +40,33 @@ pub struct Diff {
     pub body: BodyDiff,
 }
 
+/// A version to be compared.
+///
+/// ```
+/// # use facetheory::protocol::{Generation, Version};
+/// # use facetheory::{Compared, Diff};
+/// let version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
+/// let compared = Compared { sk: "VER#1", version: &version, body: None };
+/// assert!(Diff::between(compared, compared).fields.is_empty());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Compared<'a> {
+    /// The sort key of the version.
+    pub sk: &'a str,
+    /// The version.
+    pub version: &'a Version,
+    /// Its body, if it exists.
+    pub body: Option<&'a Body>,
+}
+
 /// One of the two versions.
 ///
 /// ```
 /// # use facetheory::protocol::{Generation, Version};
-/// # use facetheory::Diff;
+/// # use facetheory::{Compared, Diff};
 /// let version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
-/// let diff = Diff::between(("VER#1", &version, None), ("VER#1", &version, None));
+/// let compared = Compared { sk: "VER#1", version: &version, body: None };
+/// let diff = Diff::between(compared, compared);
 /// assert_eq!((diff.from.sk.as_str(), diff.from.size), ("VER#1", None));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,11 +84,12 @@ pub struct Side {
 ///
 /// ```
 /// # use facetheory::protocol::{Generation, Version};
-/// # use facetheory::Diff;
+/// # use facetheory::{Compared, Diff};
 /// let mut version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
 /// let before = version.clone();
 /// version.generation.etag = Some("\"7\"".into());
-/// let diff = Diff::between(("VER#1", &before, None), ("VER#2", &version, None));
+/// let compared = |version| Compared { sk: "VER#1", version, body: None };
+/// let diff = Diff::between(compared(&before), compared(&version));
 /// assert_eq!((diff.fields[0].name.as_str(), diff.fields[0].to.as_deref()), ("etag", Some("\"7\"")));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,37 +151,39 @@ impl BodyDiff {
 }
 
 impl Diff {
-    /// Compares two versions, each with its sort key, and its body if it exists.
+    /// Compares two versions.
     ///
     /// ```
     /// # use facetheory::protocol::{Generation, Version};
-    /// # use facetheory::{BodyDiff, Diff};
+    /// # use facetheory::{BodyDiff, Compared, Diff};
     /// let version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
-    /// let diff = Diff::between(("VER#1", &version, None), ("VER#2", &version, None));
+    /// let compared = |sk| Compared { sk, version: &version, body: None };
+    /// let diff = Diff::between(compared("VER#1"), compared("VER#2"));
     /// assert_eq!(diff.body, BodyDiff::Missing { from: true, to: true });
     /// ```
     #[must_use]
-    pub fn between(from: (&str, &Version, Option<&Body>), to: (&str, &Version, Option<&Body>)) -> Self {
-        let side = |(sk, version, body): (&str, &Version, Option<&Body>)| Side {
+    pub fn between(from: Compared<'_>, to: Compared<'_>) -> Self {
+        let side = |Compared { sk, version, body }| Side {
             sk: sk.to_owned(),
             generated_at: version.generation.generated_at,
             size: body.map(|body| body.bytes.len()),
         };
-        let fields = fields(from.1, from.2).into_iter().zip(fields(to.1, to.2));
+        let fields = fields(from).into_iter().zip(fields(to));
         let fields = fields.filter(|((_, from), (_, to))| from != to);
         let fields = fields.map(|((name, from), (_, to))| FieldDiff { name: name.into(), from, to });
-        let fields = fields.chain(headers(from.1, to.1)).collect();
-        Diff { from: side(from), to: side(to), fields, body: BodyDiff::between(from.2, to.2) }
+        let fields = fields.chain(headers(from.version, to.version)).collect();
+        Diff { from: side(from), to: side(to), fields, body: BodyDiff::between(from.body, to.body) }
     }
 
     /// Whether nothing but the times differs.
     ///
     /// ```
     /// # use facetheory::protocol::{Generation, Version};
-    /// # use facetheory::{Body, Diff};
+    /// # use facetheory::{Body, Compared, Diff};
     /// let version = Version::of(Generation::new("1.html", 1_700_000_000, 60));
     /// let body = Body::default();
-    /// let diff = Diff::between(("VER#1", &version, Some(&body)), ("VER#2", &version, Some(&body)));
+    /// let compared = |sk| Compared { sk, version: &version, body: Some(&body) };
+    /// let diff = Diff::between(compared("VER#1"), compared("VER#2"));
     /// assert!(diff.is_empty());
     /// ```
     #[must_use]
@@ -208,8 +231,12 @@ impl Pages {
         let (Some((from, from_body)), Some((to, to_body))) = (from, to) else { return Ok(None) };
         let (from_sk, to_sk) = (from_sk.to_owned(), to_sk.to_owned());
         // This can take 200 ms, for which a thread that serves requests must not be blocked.
-        let compare =
-            move || Diff::between((&from_sk, &from, from_body.as_ref()), (&to_sk, &to, to_body.as_ref()));
+        let compare = move || {
+            Diff::between(
+                Compared { sk: &from_sk, version: &from, body: from_body.as_ref() },
+                Compared { sk: &to_sk, version: &to, body: to_body.as_ref() },
+            )
+        };
         let diff = tokio::task::spawn_blocking(compare).await;
         let stopped = "the comparison was stopped: its task panicked or the process shuts down";
         diff.map(Some).map_err(|cause| Error::new(Kind::Unavailable, stopped).caused_by(cause))
@@ -217,7 +244,7 @@ impl Pages {
 }
 
 /// The fields of a version, from its row or else from the metadata of its object.
-fn fields(version: &Version, body: Option<&Body>) -> [(&'static str, Option<String>); 6] {
+fn fields(Compared { version, body, .. }: Compared<'_>) -> [(&'static str, Option<String>); 6] {
     let (generation, content) = (&version.generation, &version.generation.content);
     let status = content.status.or(body.and_then(|body| body.status));
     let content_type = content.content_type.clone().or(body.and_then(|body| body.content_type.clone()));

@@ -13,6 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::protocol::{
     Acquire, Begin, Claim, Freshness, Generation, IdempotentRequest, Lease, Meta, PageKey, Published, View,
 };
+use crate::store::Publish;
 
 impl Pages {
     /// Renders and publishes a page, if it is not fresh and no other worker renders it.
@@ -137,11 +138,16 @@ impl Pages {
     ) -> Result<Outcome> {
         let result = match self.render(&held.lease, policy, reason, render).await {
             Ok(ControlFlow::Continue((generation, seen))) => {
-                let (lease, claim) = (&held.lease, held.claim.as_ref());
-                let span = tracing::debug_span!("publish", page = %lease.page().redacted());
-                let publication = (&generation, seen.as_ref(), reason.concerns_every_process());
-                let publish = self.store.publish_for(lease, publication, policy.history, claim);
-                match publish.instrument(span).await {
+                let publish = Publish {
+                    lease: &held.lease,
+                    page: &generation,
+                    seen: seen.as_ref(),
+                    history: policy.history,
+                    request: held.claim.as_ref(),
+                    only_right_one: reason.concerns_every_process(),
+                };
+                let span = tracing::debug_span!("publish", page = %held.lease.page().redacted());
+                match self.store.publish_for(publish).instrument(span).await {
                     Ok(Published::Done) => return Ok(published(generation, seen)),
                     Err(error) if error.kind() == Kind::Unknown => return Err(error),
                     Ok(Published::Lost) => Ok(Outcome::Lost),

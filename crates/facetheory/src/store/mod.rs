@@ -26,6 +26,7 @@ pub(crate) use self::feed::KnownChanges;
 pub use self::listing::{Entry, Listed, Listing};
 pub(crate) use self::pending::Pending;
 use self::pointer::KnownVersions;
+pub(crate) use self::publish::Publish;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::key::KeyScheme;
 use crate::protocol::{EpochTerms, Guards, LeaseTerms, Lock, PageKey, RequestTerms, Ttls, View};

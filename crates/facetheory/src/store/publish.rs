@@ -11,6 +11,20 @@ use crate::protocol::{
 
 const UNKNOWN: &str = "it is unknown whether the page was published";
 
+/// A render to be published under a lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Publish<'a> {
+    pub(crate) lease: &'a Lease,
+    pub(crate) page: &'a Generation,
+    /// `META` as it was read after the lease was acquired.
+    pub(crate) seen: Option<&'a Meta>,
+    pub(crate) history: History,
+    /// The request that the render executes, if any.
+    pub(crate) request: Option<&'a Claim>,
+    /// A hint whether the page is the [only right one](must_be_announced) for all processes.
+    pub(crate) only_right_one: bool,
+}
+
 impl PageStore {
     /// Publishes a render, releases the lease and completes the request that it executes, if any, in one transaction. A render
     /// that has not changed the page needs only an update of `META`, and the lease is released after it.
@@ -40,40 +54,28 @@ impl PageStore {
         history: History,
         request: Option<&Claim>,
     ) -> Result<Published> {
-        self.publish_for(lease, (page, seen, true), history, request).await
+        self.publish_for(Publish { lease, page, seen, history, request, only_right_one: true }).await
     }
 
-    /// Publishes a render like [`publish`](PageStore::publish), with a hint whether it is the [only right
-    /// one](must_be_announced) for all processes.
+    /// Publishes a render like [`publish`](PageStore::publish).
     ///
     /// Nobody would repeat the announcement of a publish, so if it takes longer than a moment, it is
     /// [pending](PageStore::add_pending_announcement).
-    pub(crate) async fn publish_for(
-        &self,
-        lease: &Lease,
-        (page, seen, only_right_one): (&Generation, Option<&Meta>, bool),
-        history: History,
-        request: Option<&Claim>,
-    ) -> Result<Published> {
-        let outcome = self.publish_unannounced(lease, page, seen, history, request).await;
+    pub(crate) async fn publish_for(&self, publish: Publish<'_>) -> Result<Published> {
+        let outcome = self.publish_unannounced(publish).await;
         let may_be_published = match &outcome {
             Ok(published) => *published != Published::Lost,
             Err(error) => error.kind() == Kind::Unknown,
         };
+        let Publish { lease, page, seen, only_right_one, .. } = publish;
         if may_be_published && must_be_announced(seen, page, only_right_one, self.now()) {
             self.announce_soon(&lease.page().meta()).await;
         }
         outcome
     }
 
-    async fn publish_unannounced(
-        &self,
-        lease: &Lease,
-        page: &Generation,
-        seen: Option<&Meta>,
-        history: History,
-        request: Option<&Claim>,
-    ) -> Result<Published> {
+    async fn publish_unannounced(&self, publish: Publish<'_>) -> Result<Published> {
+        let Publish { lease, page, seen, history, request, .. } = publish;
         let now = self.now();
         let mut publication = Publication {
             seen,

@@ -6,13 +6,14 @@ use std::time::Duration;
 use facetheory::Rendered;
 use facetheory::protocol::Generation;
 use facetheory::protocol::Version;
-use facetheory::{Bodies, Body, BodyDiff, Diff, History, Kind, PageKey, PageStore, Pages, Policy};
+use facetheory::{Bodies, Body, BodyDiff, Compared, Diff, History, Kind, PageKey, PageStore, Pages, Policy};
 use tabletheory::MemoryTable;
 
 /// The difference between two bodies of the same version.
 fn of(from: impl Into<Body>, to: impl Into<Body>) -> BodyDiff {
     let version = Version::of(Generation::new("a.html", 1, 60));
-    Diff::between(("VER#1", &version, Some(&from.into())), ("VER#2", &version, Some(&to.into()))).body
+    let compared = |body| Compared { sk: "VER#1", version: &version, body };
+    Diff::between(compared(Some(&from.into())), compared(Some(&to.into()))).body
 }
 
 async fn published(pages: &Pages, page: &PageKey, rendered: Rendered) -> String {
