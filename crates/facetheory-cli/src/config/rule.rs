@@ -26,7 +26,7 @@ const PASS_THROUGH: &str =
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rule {
     /// The source of the freshness lifetime; `None` if neither this rule nor a broader one sets it.
-    pub(crate) freshness: Option<Freshness>,
+    pub(crate) freshness: Option<FreshnessSource>,
     /// How pages are regenerated, if the rule has an interval.
     policy: Policy,
     ignore_origin_cache_control: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Rule {
 
 /// The source of the freshness lifetime of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freshness {
+pub(crate) enum FreshnessSource {
     /// The rule: `isr = "60s"`.
     Interval,
     /// The headers of the origin: `cache = "origin"`.
@@ -73,9 +73,9 @@ impl Rule {
         // An interval and `cache = "origin"` replace each other. A key with an invalid value counts as set: its error is
         // reported, and must not cause another one for every rule that refines this one.
         if section.has("cache") {
-            self.freshness = Some(Freshness::Origin);
+            self.freshness = Some(FreshnessSource::Origin);
         } else if section.has("isr") && interval != Some(None) {
-            self.freshness = Some(Freshness::Interval);
+            self.freshness = Some(FreshnessSource::Interval);
             self.policy.revalidate = interval.flatten().unwrap_or_default();
         }
         let policy = &mut self.policy;
@@ -109,7 +109,7 @@ impl Rule {
 
     /// Returns how pages are regenerated, or `None` if the headers of the origin decide.
     pub(crate) fn policy(&self) -> Option<&Policy> {
-        (self.freshness == Some(Freshness::Interval)).then_some(&self.policy)
+        (self.freshness == Some(FreshnessSource::Interval)).then_some(&self.policy)
     }
 
     /// Returns the route of these pages for one pattern.

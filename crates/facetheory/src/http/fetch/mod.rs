@@ -39,7 +39,7 @@ pub(super) use failure::FailedRender;
 const MAX_FAILURE_BYTES: u64 = 64 * 1024;
 
 /// The outcome of a fetch, and the response of the origin for its initiator: the request that caused it.
-pub(super) type RenderResult = engine::RenderResult<OriginResponse>;
+pub(super) type FetchResult = engine::RenderResult<OriginResponse>;
 
 /// The outcome of a fetch, and the response for its initiator, if the response is not cached.
 type Evaluated = engine::RenderResult<Response<IsrBody>>;
@@ -78,7 +78,7 @@ impl Fetch<'_> {
         request: Request<()>,
         body: impl Fn() -> B,
         now: impl Fn() -> Timestamp,
-    ) -> RenderResult
+    ) -> FetchResult
     where
         S: Renderer<B>,
     {
@@ -92,13 +92,13 @@ impl Fetch<'_> {
                     (next, is_conditional) = (request.clone(), false);
                 }
                 Ok(response) => break response,
-                Err(error) => return RenderResult::failed(error),
+                Err(error) => return FetchResult::failed(error),
             }
         };
         let (status, received) = (response.status(), now());
         let Evaluated { outcome, for_initiator: response } =
             self.evaluate(response, is_conditional, received).await;
-        RenderResult { outcome, for_initiator: Some(OriginResponse { status: Some(status), response }) }
+        FetchResult { outcome, for_initiator: Some(OriginResponse { status: Some(status), response }) }
     }
 
     /// Decides what is cached of a response, and reads its body if necessary.

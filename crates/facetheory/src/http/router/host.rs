@@ -8,7 +8,7 @@ use crate::http::router::rejection::Rejection;
 
 /// Which hosts are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Site {
+pub(crate) enum ServedHosts {
     /// Every host. Each has its own pages.
     #[default]
     Any,
@@ -18,13 +18,13 @@ pub(crate) enum Site {
     One(String),
 }
 
-impl Site {
+impl ServedHosts {
     /// Returns the host for the origin, and whether it is part of the cache key.
     pub(crate) fn host<'a>(&'a self, parts: &'a Parts) -> Result<(&'a str, bool), Rejection> {
         match self {
-            Site::One(host) => Ok((host, false)),
-            Site::Any => Ok((requested_host(parts)?, true)),
-            Site::These(hosts) => {
+            ServedHosts::One(host) => Ok((host, false)),
+            ServedHosts::Any => Ok((requested_host(parts)?, true)),
+            ServedHosts::These(hosts) => {
                 let host = requested_host(parts)?;
                 if hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
                     return Ok((host, true));
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn hosts_that_are_not_served_are_rejected() {
         let parts = parts("/", &["B.example"]);
-        assert_eq!(Site::Any.host(&parts), Ok(("B.example", true)));
-        assert_eq!(Site::One("a.example".into()).host(&parts), Ok(("a.example", false)));
-        assert_eq!(Site::These(vec!["b.example".into()]).host(&parts), Ok(("B.example", true)));
-        let rejection = Site::These(vec!["a.example".into()]).host(&parts).expect_err("another site");
+        assert_eq!(ServedHosts::Any.host(&parts), Ok(("B.example", true)));
+        assert_eq!(ServedHosts::One("a.example".into()).host(&parts), Ok(("a.example", false)));
+        assert_eq!(ServedHosts::These(vec!["b.example".into()]).host(&parts), Ok(("B.example", true)));
+        let rejection = ServedHosts::These(vec!["a.example".into()]).host(&parts).expect_err("another site");
         assert_eq!(rejection.status, StatusCode::MISDIRECTED_REQUEST);
         assert_eq!(rejection.text, "the host `b.example` is not served here");
     }

@@ -3,7 +3,7 @@
 use http::uri::Scheme;
 
 use crate::error::{Error, Result};
-use crate::http::router::host::Site;
+use crate::http::router::host::ServedHosts;
 use crate::http::router::route::Route;
 use crate::http::router::routes::Routes;
 use crate::protocol::javascript::locale_compare;
@@ -68,10 +68,10 @@ impl Routes {
 
     /// Returns an error if several hosts would share the keys of one.
     pub(super) fn check_key_form(&self) -> Result<()> {
-        let is_one_host = match &self.site {
-            Site::One(_) => true,
-            Site::These(hosts) => hosts.len() == 1,
-            Site::Any => false,
+        let is_one_host = match &self.hosts {
+            ServedHosts::One(_) => true,
+            ServedHosts::These(hosts) => hosts.len() == 1,
+            ServedHosts::Any => false,
         };
         if self.key_form == KeyForm::Default || is_one_host {
             return Ok(());

@@ -20,7 +20,7 @@ impl Routes {
     /// The request and the cache key must agree. A request that cannot be rebuilt is rejected.
     pub(crate) fn keyed_request(&self, route: &Route, client: &Parts) -> Result<Request<()>, Rejection> {
         let malformed = || Rejection::bad("the request cannot be forwarded");
-        let (host, _) = self.site.host(client)?;
+        let (host, _) = self.hosts.host(client)?;
         let mut request = Request::new(());
         let form = self.key_form_of(route);
         *request.uri_mut() = keyed_uri(route, client, form).ok_or_else(malformed)?;
@@ -56,7 +56,7 @@ impl Routes {
     /// Where the key has no host, the site's own host replaces the client's: one client must not choose what others get.
     pub(crate) fn make_forwardable(&self, client: &mut Parts) {
         remove_named_hops(&mut client.headers);
-        let own_host = match self.site.host(client) {
+        let own_host = match self.hosts.host(client) {
             Ok((host, false)) => HeaderValue::try_from(host.to_ascii_lowercase()).ok(),
             Ok((_, true)) | Err(_) => None,
         };

@@ -180,7 +180,7 @@ impl Routes {
     pub(crate) fn check_passed_through(&self, parts: &Parts) -> Result<(), Rejection> {
         check_path(parts)?;
         // One site is served under every host, but the client must name a valid one.
-        requested_host(parts).and_then(|_| self.site.host(parts)).map(drop)
+        requested_host(parts).and_then(|_| self.hosts.host(parts)).map(drop)
     }
 
     fn page_key(
@@ -192,7 +192,7 @@ impl Routes {
     ) -> Result<PageKey, Rejection> {
         check_path(parts)?;
         let tenant = self.tenant(parts, route, params)?;
-        let (host, is_keyed) = self.site.host(parts)?;
+        let (host, is_keyed) = self.hosts.host(parts)?;
         let form = self.key_form_of(route);
         let max_bytes = scheme.max_cache_key_bytes();
         let too_long = || {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::HeaderName;
 
 use crate::error::{Error, Result};
-use crate::http::router::host::{Site, is_valid_host};
+use crate::http::router::host::{ServedHosts, is_valid_host};
 use crate::http::router::key_form::KeyForm;
 use crate::http::router::pattern::{Tree, Values};
 use crate::http::router::preview::Preview;
@@ -35,7 +35,7 @@ use crate::http::router::tenant::{KNOWN_HEADERS, TenantFrom};
 pub struct Routes {
     routes: Vec<Route>,
     tree: Tree,
-    pub(crate) site: Site,
+    pub(crate) hosts: ServedHosts,
     pub(crate) key_form: KeyForm,
     pub(crate) tenant_headers: Vec<HeaderName>,
     pub(crate) preview: Option<Preview>,
@@ -83,7 +83,7 @@ impl Routes {
             Ok(Routes {
                 routes,
                 tree,
-                site: Site::Any,
+                hosts: ServedHosts::Any,
                 key_form: KeyForm::Default,
                 tenant_headers: KNOWN_HEADERS.to_vec(),
                 preview: None,
@@ -113,7 +113,7 @@ impl Routes {
                 route.pattern()
             )));
         }
-        self.site = Site::One(checked_host(host.into())?);
+        self.hosts = ServedHosts::One(checked_host(host.into())?);
         Ok(self)
     }
 
@@ -126,8 +126,9 @@ impl Routes {
     /// # Ok::<(), facetheory::Error>(())
     /// ```
     pub fn of_sites<S: Into<String>>(mut self, hosts: impl IntoIterator<Item = S>) -> Result<Self> {
-        self.site =
-            Site::These(hosts.into_iter().map(|host| checked_host(host.into())).collect::<Result<_>>()?);
+        self.hosts = ServedHosts::These(
+            hosts.into_iter().map(|host| checked_host(host.into())).collect::<Result<_>>()?,
+        );
         self.check_key_form()?;
         Ok(self)
     }

@@ -12,7 +12,7 @@ use tabletheory::Timestamp;
 use super::CacheHandler;
 use crate::engine::Offload;
 use crate::http::cacheability::Limits;
-use crate::http::fetch::{Fetch, RenderResult};
+use crate::http::fetch::{Fetch, FetchResult};
 use crate::http::headers::CONDITIONS;
 use crate::http::regeneration_queue::QueuedRegeneration;
 use crate::http::renderer::Renderer;
@@ -83,13 +83,13 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         self: Arc<Self>,
         context: RenderContext,
         origin: RequestOrigin,
-    ) -> RenderResult {
+    ) -> FetchResult {
         let (handler, route) = (&self.handler, self.route());
         let is_same_policy = |meta: &&Meta| meta.generation.follows_origin() == route.follow_origin;
         let stored = context.served.as_ref().filter(is_same_policy);
         let request = match self.origin_request(stored.is_some(), origin) {
             Ok(request) => request,
-            Err(rejection) => return RenderResult::failed(rejection.text),
+            Err(rejection) => return FetchResult::failed(rejection.text),
         };
         let allows_new = context.served.is_some() || handler.allows_new(&context);
         let fetch = Fetch {
