@@ -24,6 +24,7 @@ use crate::value::Value;
 /// assert_eq!(Page::ROLES.time_form, TimeForm::Rfc3339);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TimeForm {
     /// Epoch seconds, as a number: for fields that are integers.
     #[default]

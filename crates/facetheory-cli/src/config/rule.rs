@@ -148,8 +148,8 @@ impl Serialize for Rule {
             None => map.serialize_entry("cache", "origin")?,
             Some(policy) => {
                 let swr = match policy.mode {
-                    Mode::Swr => policy.stale_while_revalidate,
                     Mode::Blocking => Some(Duration::ZERO),
+                    _ => policy.stale_while_revalidate,
                 };
                 map.serialize_entry("isr", &format_duration(policy.revalidate))?;
                 map.serialize_entry("ignore_origin_cache_control", &self.ignore_origin_cache_control)?;

@@ -248,7 +248,7 @@ impl State {
             ServedState::Hit => Some(Duration::ZERO),
             // A render may take longer than its result is fresh.
             ServedState::WaitHit | ServedState::Miss | ServedState::Bypass => None,
-            ServedState::Stale | ServedState::StaleError | ServedState::StaleMetadataError => request.limit,
+            _ => request.limit,
         };
         let ok = limit.is_none_or(|limit| stale_for <= limit + CLOCK_TOLERANCE);
         self.ensure(ok, Invariant::StaleLimits, || {
@@ -290,5 +290,6 @@ fn counter(state: ServedState) -> Counter {
         ServedState::Bypass => Counter::Bypass,
         ServedState::StaleError => Counter::StaleError,
         ServedState::StaleMetadataError => Counter::StaleMetadataError,
+        other => unreachable!("the simulation does not count the state {other}"),
     }
 }

@@ -126,8 +126,8 @@ impl ClientConfig {
     /// How long a page may be served after it went stale; `None` if there is no limit.
     pub(super) fn stale_limit(&self) -> Option<Duration> {
         let while_revalidating = match self.policy.mode {
-            Mode::Swr => self.policy.stale_while_revalidate,
             Mode::Blocking => Some(Duration::ZERO),
+            _ => self.policy.stale_while_revalidate,
         };
         Some(while_revalidating?.max(self.policy.stale_if_error?))
     }

@@ -8,6 +8,7 @@ use std::fmt;
 /// assert_eq!(facetheory::State::WaitHit.to_string(), "wait-hit");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum State {
     /// A fresh page from the cache.
     Hit,

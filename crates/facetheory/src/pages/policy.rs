@@ -54,6 +54,7 @@ pub struct Policy {
 /// assert_eq!(facetheory::Mode::default(), facetheory::Mode::Swr);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// The stale page at once; it is regenerated in the background.
     #[default]
@@ -68,6 +69,7 @@ pub enum Mode {
 /// assert_eq!(facetheory::Contention::default(), facetheory::Contention::Wait);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Contention {
     /// The new page, if it is published in time.
     #[default]
@@ -82,6 +84,7 @@ pub enum Contention {
 /// assert_eq!(facetheory::OtherDeployment::default(), facetheory::OtherDeployment::Stale);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OtherDeployment {
     /// As stale: it is served while it is regenerated.
     #[default]

@@ -343,18 +343,16 @@ async fn an_unchanged_page_belongs_to_the_deployment_that_rendered_it_last() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_of_another_deployment_is_stale_or_missing_as_the_policy_says() {
-    for choice in [OtherDeployment::Stale, OtherDeployment::Missing] {
+    for (choice, expected) in [
+        (OtherDeployment::Stale, served(State::Stale, "old")),
+        (OtherDeployment::Missing, served(State::Miss, "new")),
+    ] {
         let old =
             Site::built(|builder| builder.deployment("old")).with(|policy| policy.other_deployment = choice);
         assert_eq!(old.get("old").await, served(State::Miss, "old"));
         let new = old.another_built(|builder| builder.deployment("new"));
-        match choice {
-            OtherDeployment::Stale => {
-                assert_eq!(new.get("new").await, served(State::Stale, "old"));
-                new.settle().await;
-            }
-            OtherDeployment::Missing => assert_eq!(new.get("new").await, served(State::Miss, "new")),
-        }
+        assert_eq!(new.get("new").await, expected);
+        new.settle().await;
         assert_eq!(new.get("newer").await, served(State::Hit, "new"));
         assert_eq!(new.renders(), 2);
     }

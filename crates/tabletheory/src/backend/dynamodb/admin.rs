@@ -197,6 +197,7 @@ impl DynamoTable {
 /// assert_ne!(Creation::Created, Creation::AlreadyThere);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Creation {
     /// This call created the table.
     Created,
