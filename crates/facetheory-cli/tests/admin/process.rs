@@ -165,20 +165,8 @@ impl Gateway {
     ) -> Self {
         let rules = data.path().join("facetheory.toml");
         std::fs::write(&rules, config).expect("a configuration");
-        let mut child = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-            .args(["--origin", &format!("http://{}", origin.address)])
-            .arg("--data")
-            .arg(data.path())
-            .arg("--config")
-            .arg(&rules)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let output = BufReader::new(child.stdout.take().expect("an output"));
-        let mut gateway = Gateway { child, site: String::new(), admin: String::new(), output, data };
-        gateway.site = gateway.printed_address("listening on");
+        command.args(["serve", "--admin", "127.0.0.1:0", "--config"]).arg(&rules).args(arguments);
+        let mut gateway = Gateway::spawn(data, origin, command);
         gateway.admin = gateway.printed_address("admin listener on");
         gateway
     }
@@ -186,9 +174,13 @@ impl Gateway {
     /// Starts a gateway without an admin listener.
     pub(crate) fn without_admin(origin: &Origin) -> Self {
         let data = tempfile::tempdir().expect("a directory");
-        let mut child = facetheory()
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--log", "off"])
-            .args(["--origin", &format!("http://{}", origin.address)])
+        Gateway::spawn(data, origin, facetheory().args(["serve", "--admin", "off", "--log", "off"]))
+    }
+
+    /// Runs a command `serve` with its data in this directory, and waits until it listens.
+    fn spawn(data: tempfile::TempDir, origin: &Origin, command: &mut Command) -> Self {
+        let mut child = command
+            .args(["--listen", "127.0.0.1:0", "--origin", &format!("http://{}", origin.address)])
             .arg("--data")
             .arg(data.path())
             .stdout(Stdio::piped())

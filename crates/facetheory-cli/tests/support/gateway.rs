@@ -34,16 +34,19 @@ pub(crate) struct StartError {
     pub(crate) errors: String,
 }
 
+fn started(result: Result<Gateway, StartError>) -> Gateway {
+    result.unwrap_or_else(|StartError { status, errors }| {
+        panic!("the gateway does not start ({status}): {errors}")
+    })
+}
+
 impl Gateway {
     /// Starts a gateway with this configuration; its data and its configuration file are in the directory.
     ///
     /// # Panics
     /// If it does not start.
     pub(crate) fn start(directory: &Path, origin: SocketAddr, config: &str, arguments: &[&str]) -> Gateway {
-        match Gateway::try_start(directory, origin, config, arguments) {
-            Ok(gateway) => gateway,
-            Err(error) => panic!("the gateway does not start ({}): {}", error.status, error.errors),
-        }
+        started(Gateway::try_start(directory, origin, config, arguments))
     }
 
     /// Starts a gateway on a store that others may share, without an access log.
@@ -52,10 +55,7 @@ impl Gateway {
     /// If it does not start.
     pub(crate) fn start_on(store: &Store, directory: &Path, origin: SocketAddr, config: &str) -> Gateway {
         let arguments = ["--table", &store.table, "--bodies", &store.bodies, "--no-access-log"];
-        match Gateway::try_start_in(&store.environment, directory, origin, config, &arguments) {
-            Ok(gateway) => gateway,
-            Err(error) => panic!("the gateway does not start ({}): {}", error.status, error.errors),
-        }
+        started(Gateway::try_start_in(&store.environment, directory, origin, config, &arguments))
     }
 
     /// Starts a gateway that may fail to start. Its data is in the directory unless there is a `--table` argument.
@@ -76,8 +76,9 @@ impl Gateway {
         config: &str,
         arguments: &[&str],
     ) -> Result<Gateway, StartError> {
-        let command = Command::new(env!("CARGO_BIN_EXE_facetheory"));
-        Gateway::try_start_by(command, environment, directory, origin, config, arguments)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_facetheory"));
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        Gateway::try_start_by(command, directory, origin, config, arguments)
     }
 
     /// Starts a gateway under strace, which writes its system calls to a file.
@@ -97,16 +98,12 @@ impl Gateway {
         // The process that is started becomes the gateway, and its child traces it.
         strace.args(["-D", "--follow-forks", "--timestamps=unix,us", "--string-limit=256"]);
         strace.arg("--output").arg(trace).arg(env!("CARGO_BIN_EXE_facetheory"));
-        match Gateway::try_start_by(strace, &[], directory, origin, config, arguments) {
-            Ok(gateway) => gateway,
-            Err(error) => panic!("the gateway does not start ({}): {}", error.status, error.errors),
-        }
+        started(Gateway::try_start_by(strace, directory, origin, config, arguments))
     }
 
     /// Starts a gateway by a command, to which the arguments of the gateway are added.
     fn try_start_by(
         mut command: Command,
-        environment: &[(&str, String)],
         directory: &Path,
         origin: SocketAddr,
         config: &str,
@@ -124,7 +121,6 @@ impl Gateway {
                 vec!["--data".into(), data(directory)]
             })
             .args(arguments)
-            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

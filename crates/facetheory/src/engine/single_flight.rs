@@ -41,13 +41,14 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         page: &PageKey,
         start: impl FnOnce() -> F,
     ) -> Flight<T> {
-        let announcement = match self.claim(page, |_| true) {
-            Ok(announcement) => announcement,
-            Err(running) => return running,
-        };
-        let (flight, work) = (announcement.flight(), start());
-        engine.spawn(Box::pin(async move { announcement.finish(work.await) }));
-        flight
+        self.join_or(
+            page,
+            |_| true,
+            |announcement| {
+                let work = start();
+                engine.spawn(Box::pin(async move { announcement.finish(work.await) }));
+            },
+        )
     }
 
     /// Like [`join`](Self::join), and begins the work at once. Work that does not have to wait, such as a read of the
@@ -60,17 +61,18 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         page: &PageKey,
         start: impl FnOnce() -> F,
     ) -> Flight<T> {
-        let announcement = match self.claim(page, |_| true) {
-            Ok(announcement) => announcement,
-            Err(running) => return running,
-        };
-        let (flight, mut work) = (announcement.flight(), Box::pin(start()));
-        // The task polls it again, and so registers its own waker.
-        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(value) => announcement.finish(value),
-            Poll::Pending => engine.spawn(Box::pin(async move { announcement.finish(work.await) })),
-        }
-        flight
+        self.join_or(
+            page,
+            |_| true,
+            |announcement| {
+                let mut work = Box::pin(start());
+                // The task polls it again, and so registers its own waker.
+                match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Ready(value) => announcement.finish(value),
+                    Poll::Pending => engine.spawn(Box::pin(async move { announcement.finish(work.await) })),
+                }
+            },
+        )
     }
 
     /// Like [`join`](Self::join), but also joins work that has ended if this request `accepts` its result. A result stays
@@ -93,22 +95,36 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             let result = running.get(&MemoryKey::from(page)).filter(|result| joins(result))?;
             return Some(Flight { result: result.clone(), started: false });
         };
-        let announcement = match self.claim(page, joins) {
-            Ok(announcement) => announcement,
-            Err(running) => return Some(running),
-        };
-        let (flight, work) = (announcement.flight(), start());
-        engine.spawn(Box::pin(async move {
-            let value = work.await;
-            let lingering = linger(&value);
-            announcement.sender.send_replace(Some(value));
-            // In a task of its own, for which shutdown does not wait.
-            tokio::spawn(async move {
-                lingering.await;
-                drop(announcement);
-            });
-        }));
-        Some(flight)
+        Some(self.join_or(page, joins, |announcement| {
+            let work = start();
+            engine.spawn(Box::pin(async move {
+                let value = work.await;
+                let lingering = linger(&value);
+                announcement.sender.send_replace(Some(value));
+                // In a task of its own, for which shutdown does not wait.
+                tokio::spawn(async move {
+                    lingering.await;
+                    drop(announcement);
+                });
+            }));
+        }))
+    }
+
+    /// Joins the work for a page that `joins` accepts, or announces work and lets `begin` do it.
+    fn join_or(
+        self: &Arc<Self>,
+        page: &PageKey,
+        joins: impl FnOnce(&watch::Receiver<Option<T>>) -> bool,
+        begin: impl FnOnce(Announcement<T>),
+    ) -> Flight<T> {
+        match self.claim(page, joins) {
+            Ok(announcement) => {
+                let flight = announcement.flight();
+                begin(announcement);
+                flight
+            }
+            Err(running) => running,
+        }
     }
 
     /// Announces work that the caller does itself: requests that [`join`](Self::join) wait for it. `None` if other work is

@@ -4,20 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use facetheory::protocol::FeedEntry;
-use facetheory::{Feed, History, InvalidationMode, IsrBuilder, PageStore, Render, State, Tag};
+use facetheory::{History, InvalidationMode, PageStore, Render, State, Tag};
 use futures_util::future::join_all;
 use tabletheory::{Faults, Key, Query, Table as _, Txn, Write};
 
-use crate::fixture::{INTERVAL, SECOND, Site, served};
+use crate::fixture::{INTERVAL, SECOND, Site, exclusive, served};
 
 /// The changes that one entry names at most.
 const MAX_CHANGED: usize = 40;
 /// Longer than the pause between two attempts to write what is pending.
 const RETRIED: Duration = Duration::from_secs(11);
-
-fn exclusive(builder: IsrBuilder) -> IsrBuilder {
-    builder.feed(Feed::Exclusive)
-}
 
 fn tag(number: usize) -> Tag {
     Tag::new(format!("tag-{number}")).expect("a tag")

@@ -6,6 +6,16 @@ use facetheory::{PageKey, Rendered, State};
 
 use crate::fixture::{INTERVAL, SECOND, Site, served, state_and_body};
 
+/// A process with a stale page "one" that it replaces by "two", in the background and in so much time.
+async fn rendering_in_the_background(render_time: Duration) -> Site {
+    let site = Site::new();
+    site.get("one").await;
+    tokio::time::advance(INTERVAL).await;
+    let response = site.get_slow(render_time, Ok(Rendered::html("two"))).await;
+    assert_eq!(state_and_body(response), served(State::Stale, "one"));
+    site
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_render_continues_after_its_client_disconnected() {
     let site = Site::new();
@@ -38,22 +48,14 @@ async fn background_renders_and_their_queue_are_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_background_renders() {
-    let site = Site::new();
-    site.get("one").await;
-    tokio::time::advance(INTERVAL).await;
-    let response = site.get_slow(3 * SECOND, Ok(Rendered::html("two"))).await;
-    assert_eq!(state_and_body(response), served(State::Stale, "one"));
+    let site = rendering_in_the_background(3 * SECOND).await;
     assert!(site.isr.shut_down(10 * SECOND).await);
     assert_eq!(site.another().get("three").await, served(State::Hit, "two"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_cancels_a_slow_render_and_releases_its_lease() {
-    let site = Site::new();
-    site.get("one").await;
-    tokio::time::advance(INTERVAL).await;
-    let response = site.get_slow(Duration::from_secs(25), Ok(Rendered::html("two"))).await;
-    assert_eq!(state_and_body(response), served(State::Stale, "one"));
+    let site = rendering_in_the_background(25 * SECOND).await;
     assert!(!site.isr.shut_down(SECOND).await);
     let view = site.isr.lookup(&site.page).await.expect("a result");
     assert_eq!(view.lock, None, "other processes need not wait until it expires");
@@ -108,11 +110,7 @@ async fn settling_waits_for_background_renders_and_the_engine_works_on() {
 
 #[tokio::test(start_paused = true)]
 async fn settling_cancels_a_slow_render_and_later_renders_are_not_cancelled() {
-    let site = Site::new();
-    site.get("one").await;
-    tokio::time::advance(INTERVAL).await;
-    let response = site.get_slow(Duration::from_secs(25), Ok(Rendered::html("two"))).await;
-    assert_eq!(state_and_body(response), served(State::Stale, "one"));
+    let site = rendering_in_the_background(25 * SECOND).await;
     assert!(!site.isr.settle(SECOND).await);
     assert_eq!(site.isr.lookup(&site.page).await.expect("a result").lock, None, "the lease is released");
     tokio::time::advance(INTERVAL).await;

@@ -2,20 +2,14 @@
 
 use std::time::Duration;
 
-use facetheory::{
-    Feed, GetResult, History, InvalidationMode, IsrBuilder, PageKey, Policy, Rendered, State, Tag, testing,
-};
+use facetheory::{GetResult, History, InvalidationMode, PageKey, Policy, Rendered, State, Tag, testing};
 
-use crate::fixture::{INTERVAL, SECOND, Site, served};
+use crate::fixture::{INTERVAL, SECOND, Site, exclusive, served};
 
 /// Longer than a process needs to read the feed for the first time.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Reads of the feed per second and process.
 const READS_PER_SECOND: u32 = 2;
-
-fn exclusive(builder: IsrBuilder) -> IsrBuilder {
-    builder.feed(Feed::Exclusive)
-}
 
 /// Two processes that rely on the feed, with a page in the memory of both that is fresh for an hour.
 async fn two_processes() -> (Site, Site) {

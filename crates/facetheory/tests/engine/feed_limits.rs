@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use facetheory::protocol::FeedEntry;
 use facetheory::testing::{self, CountedTable, RuntimeClock};
-use facetheory::{Bodies, Feed, InvalidationMode, IsrBuilder, PageKey, Policy, Rendered, State};
+use facetheory::{Bodies, InvalidationMode, PageKey, Policy, Rendered, State};
 use tabletheory::{Clock, Key, Table as _, Timestamp, Txn, Write};
 
-use crate::fixture::{INTERVAL, SECOND, Site, served};
+use crate::fixture::{INTERVAL, SECOND, Site, exclusive, served};
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How long the page is fresh.
+const FRESH_FOR: Duration = Duration::from_secs(10 * 3600);
 /// A page that was not read for this long is read again although the feed does not name it.
 const CHECK_AFTER: Duration = Duration::from_secs(3600);
 /// At most one row is read again for this reason within this time, on average.
@@ -20,18 +22,6 @@ const PAUSE_PER_ROW: Duration = Duration::from_secs(1);
 const MAX_ROWS: usize = 2_000;
 /// The changes that a process remembers.
 const MAX_CHANGES: usize = 100_000;
-
-fn exclusive(builder: IsrBuilder) -> IsrBuilder {
-    builder.feed(Feed::Exclusive)
-}
-
-/// A process that relies on the feed, with a page in memory that is fresh for ten hours.
-async fn process() -> Site {
-    let site = Site::built(exclusive).with(|policy| policy.revalidate = 600 * INTERVAL);
-    tokio::time::sleep(SECOND).await;
-    site.get("one").await;
-    site
-}
 
 /// Whether the page would be served from memory without reading the table.
 fn is_current(site: &Site) -> bool {
@@ -53,7 +43,7 @@ async fn append(site: &Site, entries: usize, changes: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_that_was_never_announced_is_noticed_by_the_hourly_check() {
-    let site = process().await;
+    let site = Site::on_feed(FRESH_FOR).await;
     // A process that does not write the feed, like one that was killed between its change and the entry.
     let silent = site.another();
     silent.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
@@ -101,7 +91,7 @@ async fn check_pages(number: usize, tags: usize) {
 #[tokio::test(start_paused = true)]
 async fn with_more_changes_than_a_process_remembers_every_page_is_read_again_once() {
     const PER_ENTRY: usize = 400;
-    let site = process().await;
+    let site = Site::on_feed(FRESH_FOR).await;
     append(&site, MAX_CHANGES / PER_ENTRY, PER_ENTRY).await;
     assert!(is_current(&site), "all changes are about other pages");
     append(&site, 1, 1).await;
@@ -115,7 +105,7 @@ async fn with_more_changes_than_a_process_remembers_every_page_is_read_again_onc
 
 #[tokio::test(start_paused = true)]
 async fn with_more_entries_than_one_read_may_have_every_page_is_read_again_once() {
-    let site = process().await;
+    let site = Site::on_feed(FRESH_FOR).await;
     // The first entry ends the read, since the process has read up to it.
     append(&site, 1, 1).await;
     tokio::time::sleep(MINUTE).await;
@@ -146,14 +136,14 @@ async fn gaps(site: &Site, per_second: usize, seconds: usize) -> usize {
 #[tokio::test(start_paused = true)]
 async fn under_a_sustained_load_a_process_follows_180_entries_per_second() {
     const SECONDS: usize = 60;
-    let site = process().await;
+    let site = Site::on_feed(FRESH_FOR).await;
     assert_eq!(gaps(&site, 180, SECONDS).await, 0, "every read finds all entries again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn above_its_limit_a_process_reads_pages_again_and_misses_no_change() {
     const SECONDS: usize = 60;
-    let site = process().await;
+    let site = Site::on_feed(FRESH_FOR).await;
     let other = site.another_built(exclusive);
     let gaps = gaps(&site, 300, SECONDS).await;
     println!("{gaps} gaps in {SECONDS} s");

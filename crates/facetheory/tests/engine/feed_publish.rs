@@ -3,23 +3,17 @@
 
 use std::time::Duration;
 
-use facetheory::{Feed, IsrBuilder, Outcome, PageStore, Pages, RegenerateReason, Rendered, State, Tag};
+use facetheory::{Outcome, PageStore, Pages, RegenerateReason, Rendered, State, Tag};
 use tabletheory::{Query, Table as _};
 
-use crate::fixture::{INTERVAL, SECOND, Site, served};
+use crate::fixture::{INTERVAL, SECOND, Site, exclusive, served};
 
 /// Longer than the pause between two attempts to write what is pending.
 const RETRIED: Duration = Duration::from_secs(11);
 
-fn exclusive(builder: IsrBuilder) -> IsrBuilder {
-    builder.feed(Feed::Exclusive)
-}
-
 /// A process with a page in memory that is fresh for an hour and has no tags.
 async fn process() -> Site {
-    let site = Site::built(exclusive).with(|policy| policy.revalidate = 60 * INTERVAL);
-    tokio::time::sleep(SECOND).await;
-    site.get("one").await;
+    let site = Site::on_feed(60 * INTERVAL).await;
     tokio::time::sleep(SECOND).await;
     site
 }

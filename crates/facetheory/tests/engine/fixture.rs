@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use facetheory::{
-    Bodies, GetResult, Isr, IsrBuilder, PageKey, Policy, RenderError, Rendered, Result, State, testing,
+    Bodies, Feed, GetResult, Isr, IsrBuilder, PageKey, Policy, RenderError, Rendered, Result, State, testing,
 };
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
@@ -48,6 +48,14 @@ impl Site {
             policy: Policy::every(INTERVAL),
             renders: Arc::default(),
         }
+    }
+
+    /// A process that relies on the change feed, with a page in memory that is fresh for so long.
+    pub(crate) async fn on_feed(fresh_for: Duration) -> Self {
+        let site = Site::built(exclusive).with(|policy| policy.revalidate = fresh_for);
+        tokio::time::sleep(SECOND).await;
+        site.get("one").await;
+        site
     }
 
     /// Another process of the same site.
@@ -100,6 +108,11 @@ impl Site {
     pub(crate) fn renders(&self) -> u32 {
         self.renders.swap(0, Ordering::SeqCst)
     }
+}
+
+/// With this setting a process relies on the change feed.
+pub(crate) fn exclusive(builder: IsrBuilder) -> IsrBuilder {
+    builder.feed(Feed::Exclusive)
 }
 
 /// A body store whose reads take `read_time`.

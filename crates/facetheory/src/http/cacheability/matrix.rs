@@ -158,8 +158,10 @@ const AUTHORIZATION: &str =
     "decline: the request has Authorization; list that header in the route to cache a page for each value";
 const TRUNCATED: &str = "fail: the body is shorter or longer than its Content-Length, or was cut off";
 
-fn response<'a>(route: &'a Route, headers: &'a HeaderMap, request: &'a HeaderMap) -> Received<'a> {
-    let now = Timestamp::from_seconds(1_700_000_000);
+pub(super) const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
+
+/// A response with status 200 to a GET request.
+pub(super) fn response<'a>(route: &'a Route, headers: &'a HeaderMap, request: &'a HeaderMap) -> Received<'a> {
     Received {
         route,
         method: &Method::GET,
@@ -167,9 +169,9 @@ fn response<'a>(route: &'a Route, headers: &'a HeaderMap, request: &'a HeaderMap
         status: StatusCode::OK,
         headers,
         hint: None,
-        bytes: Some(1),
-        requested: now,
-        received: now,
+        bytes: Some(5),
+        requested: NOW,
+        received: NOW,
         has_usable_stored: false,
         is_revalidated: false,
         limits: Limits { max_bytes: 100, allows_new: true },

@@ -1,28 +1,9 @@
 //! Decisions where the origin's headers say how a response is cached.
 
+use super::matrix::{NOW, response};
 use super::*;
 use crate::http::semantics::date::format_date;
 use crate::http::test_support::header_map as map;
-
-const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
-const LIMITS: Limits = Limits { max_bytes: 100, allows_new: true };
-
-fn received<'a>(route: &'a Route, request: &'a HeaderMap, headers: &'a HeaderMap) -> Received<'a> {
-    Received {
-        route,
-        method: &Method::GET,
-        request,
-        status: StatusCode::OK,
-        headers,
-        hint: None,
-        bytes: Some(5),
-        requested: NOW,
-        received: NOW,
-        has_usable_stored: false,
-        is_revalidated: false,
-        limits: LIMITS,
-    }
-}
 
 fn result(received: Received<'_>) -> Result<Storable, UncacheableReason> {
     match received.decide() {
@@ -40,7 +21,7 @@ fn stored(
 ) -> Result<Storable, UncacheableReason> {
     let (route, request, headers) = (Route::follow_origin("/"), map(request), map(lines));
     let status = StatusCode::from_u16(status).expect("a status");
-    result(Received { method, status, ..received(&route, &request, &headers) })
+    result(Received { method, status, ..response(&route, &headers, &request) })
 }
 
 fn get(status: u16, lines: &[(&'static str, &str)]) -> Result<Storable, UncacheableReason> {
@@ -213,7 +194,7 @@ fn event_streams_and_responses_over_the_limits_are_not_stored() {
     let lines = [("cache-control", "max-age=60"), ("content-type", "Text/Event-Stream; charset=utf-8")];
     assert_eq!(get(200, &lines), Err(UncacheableReason::NeverFresh));
     let (route, request, headers) = (Route::follow_origin("/"), HeaderMap::new(), map(&lines[..1]));
-    let long = Received { bytes: Some(101), ..received(&route, &request, &headers) };
+    let long = Received { bytes: Some(101), ..response(&route, &headers, &request) };
     assert_eq!(result(long), Err(UncacheableReason::TooLong { limit: 100 }));
     let limits = Limits { max_bytes: 1000, allows_new: false };
     assert_eq!(result(Received { limits, ..long }), Err(UncacheableReason::TooManyPages));
@@ -224,7 +205,7 @@ fn rfc9111_4_3_3_a_server_error_fails_while_a_usable_response_is_stored() {
     let (route, request, headers) =
         (Route::follow_origin("/"), HeaderMap::new(), map(&[("cache-control", "max-age=60")]));
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    let error = Received { status, ..received(&route, &request, &headers) };
+    let error = Received { status, ..response(&route, &headers, &request) };
     assert!(matches!(error.decide(), StoreDecision::Store(_)));
     let decision = Received { has_usable_stored: true, ..error }.decide();
     assert_eq!(decision, StoreDecision::Fail(UncacheableReason::ServerError(status)));
