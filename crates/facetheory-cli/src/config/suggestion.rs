@@ -91,25 +91,18 @@ mod tests {
 
     #[test]
     fn typing_errors_other_spellings_and_synonyms_are_recognised() {
-        for (word, expected) in [
-            ("irs", Some("isr")),
-            ("ist", Some("isr")),
-            ("staleIfError", Some("stale_if_error")),
-            ("stale-if-error", Some("stale_if_error")),
-            ("stale_if_eror", Some("stale_if_error")),
-            ("block", Some("blocking")),
-            ("tagss", Some("tags")),
-            ("rendertimeou", Some("render_timeout")),
-            ("revalidate", Some("isr")),
-            ("maxAge", Some("isr")),
-            ("max-age", Some("isr")),
-            ("staleWhileRevalidate", Some("stale_while_revalidate")),
-            ("timeout", Some("render_timeout")),
-            ("upstream", None),
-            ("something", None),
-            ("", None),
+        for (expected, words) in [
+            (Some("isr"), &["irs", "ist", "revalidate", "maxAge", "max-age"][..]),
+            (Some("stale_if_error"), &["staleIfError", "stale-if-error", "stale_if_eror"]),
+            (Some("blocking"), &["block"]),
+            (Some("tags"), &["tagss"]),
+            (Some("render_timeout"), &["rendertimeou", "timeout"]),
+            (Some("stale_while_revalidate"), &["staleWhileRevalidate"]),
+            (None, &["upstream", "something", ""]),
         ] {
-            assert_eq!(suggest(word, &KEYS), expected, "{word}");
+            for word in words {
+                assert_eq!(suggest(word, &KEYS), expected, "{word}");
+            }
         }
         assert_eq!(suggest("timeout", &["origin", "timeouts"]), Some("timeouts"));
         assert_eq!(suggest(&"x".repeat(100_000), &KEYS), None);

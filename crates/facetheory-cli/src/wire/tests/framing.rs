@@ -11,10 +11,9 @@ fn row_1_and_2_content_length_with_transfer_encoding_is_rejected_in_either_order
 
 #[test]
 fn row_3_and_4_two_content_lengths_are_rejected_equal_or_not() {
-    assert_eq!(status(post("Content-Length: 5\r\nContent-Length: 6\r\n")), 400);
-    assert_eq!(status(post("Content-Length: 1\r\nContent-Length: 1\r\n")), 400);
-    assert_eq!(status(post("Content-Length: 1, 1\r\n")), 400);
-    assert_eq!(status(post("Content-Length: 1,1\r\n")), 400);
+    for lengths in ["5\r\nContent-Length: 6", "1\r\nContent-Length: 1", "1, 1", "1,1"] {
+        assert_eq!(status(post(&format!("Content-Length: {lengths}\r\n"))), 400, "{lengths}");
+    }
 }
 
 #[test]

@@ -102,22 +102,21 @@ mod tests {
 
     #[test]
     fn a_subdomain_names_a_tenant_by_one_label() {
-        for (host, expected) in [
-            ("acme.example.com", Some("acme")),
-            ("ACME.Example.COM", Some("acme")),
-            ("acme.example.com:8080", Some("acme")),
-            ("example.com", None),
-            (".example.com", None),
-            ("a.b.example.com", None),
-            ("acmeexample.com", None),
-            ("acme.example.com.evil.org", None),
-            ("acme.example.org", None),
-            ("x", None),
-            ("[::1]:80", None),
+        for host in ["acme.example.com", "ACME.Example.COM", "acme.example.com:8080"] {
+            assert_eq!(name(of_host(host, "example.com")), Ok("acme".to_owned()), "{host}");
+        }
+        for host in [
+            "example.com",
+            ".example.com",
+            "a.b.example.com",
+            "acmeexample.com",
+            "acme.example.com.evil.org",
+            "acme.example.org",
+            "x",
+            "[::1]:80",
         ] {
-            let expected =
-                expected.map(str::to_owned).ok_or_else(|| "the host must be <tenant>.example.com".to_owned());
-            assert_eq!(name(of_host(host, "example.com")), expected, "{host}");
+            let error = Err("the host must be <tenant>.example.com".to_owned());
+            assert_eq!(name(of_host(host, "example.com")), error, "{host}");
         }
     }
 

@@ -179,32 +179,36 @@ mod tests {
 
     #[test]
     fn a_client_that_has_the_page_gets_304() {
-        for (tags, expected) in [
-            ("\"x\"", Condition::NotModified),
-            ("W/\"x\"", Condition::NotModified),
-            ("w/\"x\"", Condition::NotModified),
-            ("\"a\", \"x\"", Condition::NotModified),
-            ("\"a\",W/\"x\" ,", Condition::NotModified),
-            (",, \"x\"", Condition::NotModified),
-            ("*", Condition::NotModified),
-            (" * ", Condition::NotModified),
-            ("\"x-br\"", Condition::NotModified),
-            ("\"x-zstd\"", Condition::NotModified),
-            ("W/\"x-gzip\"", Condition::NotModified),
-            ("\"x-deflate\"", Condition::Send),
-            ("\"x-br-br\"", Condition::Send),
-            ("\"\"", Condition::Send),
-            ("\"X\"", Condition::Send),
-            ("x", Condition::Send),
-            ("'x'", Condition::Send),
-            ("\"x", Condition::Send),
-            ("\"a\" \"x\"", Condition::Send),
-            ("\"a\"; \"x\"", Condition::Send),
-            ("*, \"a\"", Condition::Send),
-            ("", Condition::Send),
-            ("\"a b\", \"x\"", Condition::Send),
+        for tags in [
+            "\"x\"",
+            "W/\"x\"",
+            "w/\"x\"",
+            "\"a\", \"x\"",
+            "\"a\",W/\"x\" ,",
+            ",, \"x\"",
+            "*",
+            " * ",
+            "\"x-br\"",
+            "\"x-zstd\"",
+            "W/\"x-gzip\"",
         ] {
-            assert_eq!(condition_for(&[(IF_NONE_MATCH, tags)]), expected, "{tags}");
+            assert_eq!(condition_for(&[(IF_NONE_MATCH, tags)]), Condition::NotModified, "{tags}");
+        }
+        for tags in [
+            "\"x-deflate\"",
+            "\"x-br-br\"",
+            "\"\"",
+            "\"X\"",
+            "x",
+            "'x'",
+            "\"x",
+            "\"a\" \"x\"",
+            "\"a\"; \"x\"",
+            "*, \"a\"",
+            "",
+            "\"a b\", \"x\"",
+        ] {
+            assert_eq!(condition_for(&[(IF_NONE_MATCH, tags)]), Condition::Send, "{tags}");
         }
         assert_eq!(
             condition_for(&[(IF_NONE_MATCH, "\"a\""), (IF_NONE_MATCH, "\"x\"")]),
@@ -214,21 +218,25 @@ mod tests {
 
     #[test]
     fn dates_have_three_formats_and_invalid_ones_are_ignored() {
-        for (date, expected) in [
-            (EARLIER, Condition::NotModified),
-            ("Tuesday, 14-Nov-23 22:13:19 GMT", Condition::NotModified),
-            ("Tue Nov 14 22:13:19 2023", Condition::NotModified),
-            ("Tue, 14 Nov 2023 22:13:20 GMT", Condition::NotModified),
-            ("Tue, 14 Nov 2023 22:13:18 GMT", Condition::Send),
-            ("Tuesday, 14-Nov-94 22:13:19 GMT", Condition::Send),
-            ("Tuesday, 14-Nov-68 22:13:19 GMT", Condition::Send),
-            ("Tue, 14 Nov 2023 22:13:21 GMT", Condition::Send),
-            ("Fri, 31 Dec 9999 23:59:59 GMT", Condition::Send),
-            ("2023-11-14T22:13:19Z", Condition::Send),
-            ("1700000000", Condition::Send),
-            ("", Condition::Send),
+        for date in [
+            EARLIER,
+            "Tuesday, 14-Nov-23 22:13:19 GMT",
+            "Tue Nov 14 22:13:19 2023",
+            "Tue, 14 Nov 2023 22:13:20 GMT",
         ] {
-            assert_eq!(condition_for(&[(IF_MODIFIED_SINCE, date)]), expected, "{date}");
+            assert_eq!(condition_for(&[(IF_MODIFIED_SINCE, date)]), Condition::NotModified, "{date}");
+        }
+        for date in [
+            "Tue, 14 Nov 2023 22:13:18 GMT",
+            "Tuesday, 14-Nov-94 22:13:19 GMT",
+            "Tuesday, 14-Nov-68 22:13:19 GMT",
+            "Tue, 14 Nov 2023 22:13:21 GMT",
+            "Fri, 31 Dec 9999 23:59:59 GMT",
+            "2023-11-14T22:13:19Z",
+            "1700000000",
+            "",
+        ] {
+            assert_eq!(condition_for(&[(IF_MODIFIED_SINCE, date)]), Condition::Send, "{date}");
         }
         let twice = [(IF_MODIFIED_SINCE, EARLIER), (IF_MODIFIED_SINCE, EARLIER)];
         assert_eq!(condition_for(&twice), Condition::Send);
