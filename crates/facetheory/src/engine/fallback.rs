@@ -5,12 +5,13 @@
 //! the moment when it is least protected. A page that was fetched is shared for as long as metadata is used without reading
 //! the table, but for a second at most. So the origin gets about one request per page and second.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
 use super::memory::{Entry, MetadataCheck, Snapshot};
+use super::render::RenderOutcome;
 use super::render_fn::RenderFn;
 use super::serve::Request;
 use super::{BypassReason, CachedPage, Engine, GetResult, Served, State};
@@ -114,16 +115,16 @@ impl Engine {
     async fn fetch(self: Arc<Self>, page: PageKey, policy: Policy, render: Option<RenderFn>) -> Fetched {
         let before = self.memory.snapshot(&page, self.now());
         let context = RenderContext { page: page.clone(), served: None, started: before.at, leased: false };
-        let recorded = OnceLock::new();
-        let rendered = self.render(render, context, &policy, &recorded).await;
-        match rendered {
-            Ok(Render::Page(rendered)) => match unpublished_page(*rendered, &policy, before) {
-                Some(entry) => Fetched::Page(entry),
-                None => Fetched::Declined,
-            },
-            Ok(Render::Declined | Render::Uncacheable | Render::Invalidate) => {
+        match self.render(render, context, &policy).await {
+            Ok(RenderOutcome { publish: Render::Page(rendered), .. }) => {
+                match unpublished_page(*rendered, &policy, before) {
+                    Some(entry) => Fetched::Page(entry),
+                    None => Fetched::Declined,
+                }
+            }
+            Ok(RenderOutcome { rendered, .. }) => {
                 // A response that was for its client alone, such as a part of the page, says nothing about the others.
-                if recorded.get().is_none() {
+                if rendered.is_none() {
                     self.render_failures.record_declined(&page, self.now());
                 }
                 Fetched::Declined
@@ -144,17 +145,17 @@ impl Engine {
         context: RenderContext,
         policy: &Policy,
         before: Snapshot,
-        recorded: &OnceLock<Render>,
-    ) -> Result<Render, RenderError> {
+    ) -> Result<RenderOutcome, RenderError> {
         let announced = self.fetches.announce(&context.page);
-        let result = self.render(render, context, policy, recorded).await;
-        if let (Some(announced), Ok(Render::Page(rendered))) = (announced, &result)
+        let outcome = self.render(render, context, policy).await;
+        if let (Some(announced), Ok(RenderOutcome { publish: Render::Page(rendered), .. })) =
+            (announced, &outcome)
             && announced.is_awaited()
             && let Some(entry) = unpublished_page((**rendered).clone(), policy, before)
         {
             announced.finish(Fetched::Page(entry));
         }
-        result
+        outcome
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -74,6 +74,14 @@ pub(super) struct Attempt {
     pub(super) took: Duration,
 }
 
+/// What a render function returned.
+pub(super) struct RenderOutcome {
+    /// For the regeneration.
+    pub(super) publish: Render,
+    /// For the engine: see [`Attempt::rendered`].
+    pub(super) rendered: Option<Render>,
+}
+
 impl Engine {
     /// Renders a page and publishes it, or waits until another process has.
     pub(super) async fn regenerate(
@@ -128,8 +136,13 @@ impl Engine {
     ) -> Attempt {
         let Regeneration { page, policy, reason, .. } = regeneration;
         let before = self.memory.snapshot(page, self.now());
-        let rendered = OnceLock::new();
-        let render = |context| self.render_announced(render.take(), context, policy, before, &rendered);
+        let mut rendered = None;
+        let returned = &mut rendered;
+        let render = move |context| async move {
+            let outcome = self.render_announced(render.take(), context, policy, before).await?;
+            *returned = outcome.rendered;
+            Ok::<_, RenderError>(outcome.publish)
+        };
         let span = tracing::debug_span!("regenerate", page = %page.redacted(), reason = reason.as_str());
         let outcome = match request {
             None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
@@ -144,22 +157,16 @@ impl Engine {
         let (redacted, reason, outcome_name) = (page.redacted(), reason.as_str(), name(&outcome));
         self.metrics.regenerated(page, outcome_name, took);
         tracing::debug!(page = %redacted, reason, outcome = outcome_name, ?took, "regeneration ended");
-        Attempt {
-            outcome,
-            rendered: rendered.into_inner(),
-            check: MetadataCheck::before_render(before),
-            took,
-        }
+        Attempt { outcome, rendered, check: MetadataCheck::before_render(before), took }
     }
 
-    /// Calls the render function within its timeout, and records its result.
+    /// Calls the render function within its timeout.
     pub(super) async fn render(
         &self,
         render: Option<RenderFn>,
         context: RenderContext,
         policy: &Policy,
-        recorded: &OnceLock<Render>,
-    ) -> Result<Render, RenderError> {
+    ) -> Result<RenderOutcome, RenderError> {
         let render = render.ok_or("the request has already rendered the page")?;
         let (page, served) = (context.page.clone(), context.served.clone());
         // A panic that was not caught would drop the lease without releasing it, and others would wait until it expires.
@@ -178,27 +185,23 @@ impl Engine {
             let generated_at = served.generation.generated_at;
             self.render_failures.confirms_gone(&page, generated_at, min_age, self.now())
         };
-        // Set at most once: the function is called once.
-        let record = |rendered| drop(recorded.set(rendered));
+        let declined = |rendered| Ok(RenderOutcome { publish: Render::Declined, rendered });
         let mut rendered = match rendered {
             Render::Page(rendered) => rendered,
             Render::Invalidate => {
                 let servable = served.as_ref().filter(|served| !served.must_not_serve);
                 let confirmed = servable.is_some_and(|served| is_confirmed(served, MIN_REFUSAL));
-                return Ok(if confirmed { Render::Invalidate } else { Render::Declined });
+                let publish = if confirmed { Render::Invalidate } else { Render::Declined };
+                return Ok(RenderOutcome { publish, rendered: None });
             }
-            Render::Uncacheable => {
-                record(Render::Uncacheable);
-                return Ok(Render::Declined);
-            }
-            Render::Declined => return Ok(Render::Declined),
+            Render::Uncacheable => return declined(Some(Render::Uncacheable)),
+            Render::Declined => return declined(None),
         };
         // If the origin controls caching, it also controls how a 404 is cached.
         if is_gone(rendered.content.status) && rendered.content.initial_age.is_none() {
             let present = served.filter(|served| !is_gone(served.generation.content.status));
             if present.is_some_and(|served| !is_confirmed(&served, Duration::ZERO)) {
-                record(Render::Page(rendered));
-                return Ok(Render::Declined);
+                return declined(Some(Render::Page(rendered)));
             }
             rendered.revalidate.get_or_insert(policy.negative_ttl);
         }
@@ -206,8 +209,7 @@ impl Engine {
         if let Some(ours) = &self.deployment {
             rendered.content.deployment = Some(ours.clone());
         }
-        record(Render::Page(rendered.clone()));
-        Ok(Render::Page(rendered))
+        Ok(RenderOutcome { publish: Render::Page(rendered.clone()), rendered: Some(Render::Page(rendered)) })
     }
 
     /// Stores the page of an attempt in memory, or records its failure.
