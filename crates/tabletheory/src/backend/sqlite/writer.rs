@@ -1,6 +1,8 @@
 //! Writing: one thread that commits all waiting work with one write to disk (group commit).
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction};
@@ -16,6 +18,8 @@ use crate::error::{Error, Kind, Result};
 
 /// Number of times the thread polls the queue before it sleeps: some tens of microseconds.
 const POLLS_BEFORE_SLEEP: u32 = 2000;
+/// On a single processor nothing can send work while this thread polls.
+const POLLS_ON_ONE_PROCESSOR: u32 = 1;
 
 /// Work that the writer thread does in one SQLite transaction, which it may share with other work.
 pub(super) trait Work: Send + 'static {
@@ -140,9 +144,13 @@ struct WriterThread {
 
 impl WriterThread {
     fn run(&mut self, mut jobs: mpsc::Receiver<Box<dyn Job>>, max_group: usize) {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let polls = if processors > 1 { POLLS_BEFORE_SLEEP } else { POLLS_ON_ONE_PROCESSOR };
         let mut group = Vec::new();
-        while let Some(first) = next_job(&mut jobs) {
+        while let Some(first) = next_job(&mut jobs, polls) {
             group.push(first);
+            // Callers that wait for this processor can add to the group. On one processor it makes groups twice as large.
+            thread::yield_now();
             while group.len() < max_group
                 && let Ok(job) = jobs.try_recv()
             {
@@ -194,10 +202,10 @@ impl WriterThread {
 
 /// Returns the next job, `None` once all senders are dropped.
 ///
-/// Polls for a while first: a caller that awaits each commit sends the next one within microseconds, and waking this thread
+/// Polls first: a caller that awaits each commit sends the next one within microseconds, and waking this thread
 /// would cost a third of the time of a commit.
-fn next_job(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Box<dyn Job>> {
-    for _ in 0..POLLS_BEFORE_SLEEP {
+fn next_job(jobs: &mut mpsc::Receiver<Box<dyn Job>>, polls: u32) -> Option<Box<dyn Job>> {
+    for _ in 0..polls {
         match jobs.try_recv() {
             Ok(job) => return Some(job),
             Err(TryRecvError::Empty) => std::hint::spin_loop(),
