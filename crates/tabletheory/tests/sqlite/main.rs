@@ -2,6 +2,7 @@
 
 mod blobs;
 mod damage;
+mod earlier;
 mod expiry;
 mod token;
 mod writing;

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 ///
 /// The columns before `bytes` can be read without the bytes, which are in SQLite pages of their own (overflow pages)
 /// unless they are few. `crc` is the checksum of `name` and `bytes`.
-const BLOBS: Format = Format {
+pub(super) const BLOBS: Format = Format {
     name: "blob file",
     // "tblb"
     application_id: 0x7462_6c62,

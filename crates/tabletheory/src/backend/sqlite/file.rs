@@ -195,17 +195,32 @@ pub(super) fn begin(connection: &Connection, busy_timeout: Duration) -> rusqlite
 mod tests {
     use super::*;
 
+    fn setting(connection: &Connection, name: &str) -> String {
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
+        format!("{:?}", connection.pragma_query_value(None, name, read).expect("a setting"))
+    }
+
     /// Checks the settings, because killing a process does not lose the page cache of the operating system.
     #[test]
     fn commits_are_synced_to_disk() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = SqliteFile::new(directory.path().join("table.db"), &crate::backend::sqlite::TABLE);
         let connection = file.open_to_write(Duration::ZERO).expect("a new file");
-        let setting = |name: &str| -> String {
-            let read = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
-            format!("{:?}", connection.pragma_query_value(None, name, read).expect("a setting"))
-        };
-        assert_eq!(setting("synchronous"), "Integer(2)", "FULL");
-        assert_eq!(setting("journal_mode"), "Text(\"wal\")");
+        assert_eq!(setting(&connection, "synchronous"), "Integer(2)", "FULL");
+        assert_eq!(setting(&connection, "journal_mode"), "Text(\"wal\")");
+        assert_eq!(setting(&connection, "wal_autocheckpoint"), "Integer(4000)");
+    }
+
+    /// SQLite ignores a page size that is set too late.
+    #[test]
+    fn new_files_have_the_page_size_of_their_format() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (format, bytes) in
+            [(&crate::backend::sqlite::TABLE, 4096), (&crate::backend::sqlite::blobs::BLOBS, 8192)]
+        {
+            let file = SqliteFile::new(directory.path().join(format.name), format);
+            let connection = file.open_to_write(Duration::ZERO).expect("a new file");
+            assert_eq!(setting(&connection, "page_size"), format!("Integer({bytes})"), "{}", format.name);
+        }
     }
 }
