@@ -19,10 +19,10 @@ use crate::{PageKey, RegenerateReason};
 const POLLING: Backoff =
     Backoff::new(Duration::from_millis(25), Duration::from_millis(1250)).with_factor(1.5).with_jitter(0.4);
 
-/// A read of an embedded table takes microseconds and costs nothing, so a request waits at most a twentieth longer than
-/// the render takes, ...
+/// An embedded table is read again after a twentieth of the time that the request has waited: a read takes microseconds
+/// and is not billed.
 const EMBEDDED_PAUSES: u32 = 20;
-/// ... or this much longer.
+/// The shortest of these pauses.
 const EMBEDDED_PAUSE: Duration = Duration::from_millis(15);
 
 impl Engine {
@@ -44,11 +44,10 @@ impl Engine {
             };
             tokio::time::sleep(pause).await;
             let mut read = pin!(tokio::time::timeout_at(limit.end, self.read(page)));
-            let read = match poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await {
-                Poll::Ready(read) => {
-                    limit.is_embedded = true;
-                    read
-                }
+            let at_once = poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await;
+            limit.is_embedded = matches!(&at_once, Poll::Ready(Ok(Ok(_))));
+            let read = match at_once {
+                Poll::Ready(read) => read,
                 Poll::Pending => read.await,
             };
             // The wait continues if the table is unreachable for a moment.
@@ -83,7 +82,7 @@ pub(super) struct WaitLimit {
     began: Instant,
     end: Instant,
     polls: u32,
-    /// Whether a read was complete at once, as those of embedded tables are.
+    /// Whether the last read was complete at once, as those of embedded tables are.
     is_embedded: bool,
 }
 
@@ -135,6 +134,7 @@ mod tests {
         let free_in = Duration::from_millis(7);
         assert_eq!(limit(now).next_pause(free_in, &random, now), Some(free_in));
     }
+
     #[test]
     fn an_embedded_table_is_read_often_and_not_without_a_limit() {
         let (began, random) = (Instant::now(), SeededRandom::new(1));

@@ -51,6 +51,17 @@ async fn a_missing_page_is_rendered_once_by_three_processes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_table_that_does_not_respond_at_once_is_read_rarely_while_another_process_renders() {
+    let site = Site::new();
+    site.table.slow_down(Duration::from_millis(5));
+    let sites = [site.clone(), site.another(), site.another()];
+    let states = stampede(&sites, "one", SECOND).await;
+    assert_eq!(states, [(State::Miss, 1), (State::WaitHit, REQUESTS - 1)]);
+    let (reads, _) = site.table.take();
+    assert!(reads < 50, "{reads} reads: each one is billed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stale_page_is_rendered_once_and_no_request_waits_for_it() {
     let site = Site::new();
     site.get("one").await;
