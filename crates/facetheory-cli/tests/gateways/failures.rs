@@ -163,8 +163,7 @@ fn while_s3_denies_puts_a_herd_costs_one_request_at_the_origin() {
     let gate = Gate::default();
     site.origin.respond("/page", ScriptedResponse::page(&[], "<p>not stored</p>").after(&gate));
     site.bodies.replace(|method, _| (method == "PUT").then(|| (403, "AccessDenied".to_owned())));
-    // The page is shared with requests that arrived before its render began, or less than a second later. So it begins when
-    // all of them have arrived.
+    // Requests share the page if they arrive before its render ends. So it begins when all of them have arrived.
     site.table.hold(|operation, _| operation == "Query");
     let mut burst = Burst::new();
     burst.add_clients(&site.gateway, "/page", HERD);

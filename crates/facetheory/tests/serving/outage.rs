@@ -15,7 +15,7 @@ use crate::stores::Stores;
 /// The length of an outage, unless `FACETHEORY_OUTAGE_SECONDS` is set.
 const SECONDS: u64 = 5;
 /// How long pages are fresh that are in memory when it starts.
-const FRESH_SECONDS: u64 = 2;
+const FRESH_SECONDS: u64 = 3;
 /// The number of pages in memory when it starts, and of pages that are only in the stores.
 const PAGES: usize = 5;
 /// The number of concurrent clients per page during the outage.

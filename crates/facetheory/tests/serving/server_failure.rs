@@ -1,6 +1,6 @@
 //! Outages of servers that are really frozen or killed.
 //!
-//! They show effects that a proxy cannot simulate: requests that are answered late, a server that is not ready yet, and
+//! They show effects that a proxy cannot simulate: responses that are late, a server that is not ready yet, and
 //! one that has lost its data.
 
 use libtest_mimic::Failed;
