@@ -1,4 +1,4 @@
-//! HEAD: answered from a cached GET response, which it may update or invalidate. RFC 9111, section 4.3.5.
+//! HEAD: served from a cached GET response, which it may update or invalidate. RFC 9111, section 4.3.5.
 
 use crate::helpers::{numbered, origin_requests, scripted};
 use crate::support::origin::ScriptedResponse;

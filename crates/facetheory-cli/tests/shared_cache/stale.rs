@@ -131,10 +131,10 @@ fn rfc5861_4_only_server_errors_are_replaced(site: &Site) {
 }
 
 fn rfc5861_4_stale_if_error_of_a_request_counts_as_well(site: &Site) {
-    failing(site, "/asked", "public", ScriptedResponse::with("503 Unavailable", &[], "broken"));
-    let response = site.get_with("/asked", "Cache-Control: stale-if-error=3600\r\n");
+    failing(site, "/demanded", "public", ScriptedResponse::with("503 Unavailable", &[], "broken"));
+    let response = site.get_with("/demanded", "Cache-Control: stale-if-error=3600\r\n");
     assert_eq!((response.status, response.text().as_str()), (200, "cached"));
-    let response = site.get_with("/asked", "Cache-Control: stale-if-error=10\r\n");
+    let response = site.get_with("/demanded", "Cache-Control: stale-if-error=10\r\n");
     assert_eq!((response.status, response.text().as_str()), (503, "broken"));
 }
 

@@ -248,7 +248,8 @@ impl State {
             ServedState::Hit => Some(Duration::ZERO),
             // A render may take longer than its result is fresh.
             ServedState::WaitHit | ServedState::Miss | ServedState::Bypass => None,
-            _ => request.limit,
+            ServedState::Stale | ServedState::StaleError | ServedState::StaleMetadataError => request.limit,
+            state => unreachable!("the checker does not know the state {state}"),
         };
         let ok = limit.is_none_or(|limit| stale_for <= limit + CLOCK_TOLERANCE);
         self.ensure(ok, Invariant::StaleLimits, || {

@@ -74,7 +74,7 @@ pub(super) struct Attempt {
     pub(super) took: Duration,
 }
 
-/// What a render function returned.
+/// The decision about a render: the part that is published, and the part that only the engine needs.
 pub(super) struct RenderOutcome {
     /// For the regeneration.
     pub(super) publish: Render,

@@ -29,7 +29,7 @@ pub(crate) type RenderFn = Box<dyn FnOnce(RenderContext) -> RenderFuture + Send>
 
 type RenderFuture = Pin<Box<dyn Future<Output = Result<Render, RenderError>> + Send>>;
 
-/// Asks another process to regenerate a page whose cached version was generated at this time. Returns whether it will.
+/// Has another process regenerate a page whose cached version was generated at this time. Returns whether it will.
 pub(crate) type Offload = Arc<dyn Fn(i64) -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
 
 /// Boxes a render function.

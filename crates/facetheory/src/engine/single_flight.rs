@@ -76,13 +76,13 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     }
 
     /// Like [`join`](Self::join), but also joins work that has ended if this request `accepts` its result. A result stays
-    /// until the future that `linger` returns for it is ready. `None` if the request can neither join nor start work.
+    /// until the future that `retain` returns for it is ready. `None` if the request can neither join nor start work.
     pub(super) fn join_recent<F, L>(
         self: &Arc<Self>,
         engine: &Engine,
         page: &PageKey,
         accepts: impl Fn(&T) -> bool,
-        linger: impl FnOnce(&T) -> L + Send + 'static,
+        retain: impl FnOnce(&T) -> L + Send + 'static,
         start: Option<impl FnOnce() -> F>,
     ) -> Option<Flight<T>>
     where
@@ -99,11 +99,11 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             let work = start();
             engine.spawn(Box::pin(async move {
                 let value = work.await;
-                let lingering = linger(&value);
+                let retained = retain(&value);
                 announcement.sender.send_replace(Some(value));
                 // In a task of its own, for which shutdown does not wait.
                 tokio::spawn(async move {
-                    lingering.await;
+                    retained.await;
                     drop(announcement);
                 });
             }));

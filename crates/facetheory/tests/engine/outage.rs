@@ -276,7 +276,7 @@ async fn while_bodies_cannot_be_stored_a_herd_costs_one_render_at_a_time() {
     for round in 0..10 {
         let render_time = SECOND * (round % 2);
         assert_eq!(herd(&site, HERD, render_time).await, vec![served(State::Bypass, "one"); HERD]);
-        // After that, once a second, a request tries to publish again, and renders on its own.
+        // After the first round, once a second, a request tries to publish again, and renders on its own.
         let most = if round == 0 { 1 } else { 2 };
         assert!((1..=most).contains(&site.renders()));
         tokio::time::advance(SECOND).await;

@@ -34,7 +34,7 @@ function cookies(line, listed) {
   });
 }
 
-/** What a service sees of a request: names and values in the order of the request, decoded as the key needs them. */
+/** The names and values that a service sees of a request, in its order, decoded as the key needs them. */
 const seen = ({ pattern, path, query = '', headers = {}, listed = [], cookie = '' }) => ({
   params: Object.entries(parameters(pattern, path)),
   query: [...new URLSearchParams(query.replace(/^\?/, ''))],

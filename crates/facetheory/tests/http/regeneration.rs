@@ -93,8 +93,8 @@ async fn a_render_continues_after_the_operator_disconnects() {
         tokio::time::sleep(5 * SECOND).await;
         Response::new(Full::from("slow"))
     });
-    let asking = site.service.regenerate(request("/a", &[]), None);
-    assert!(tokio::time::timeout(SECOND, asking).await.is_err(), "the caller gives up");
+    let regenerating = site.service.regenerate(request("/a", &[]), None);
+    assert!(tokio::time::timeout(SECOND, regenerating).await.is_err(), "the caller gives up");
     tokio::time::sleep(5 * SECOND).await;
     let response = site.get("/a").await;
     assert_eq!((response.state(), response.text()), ("hit", "slow"));
