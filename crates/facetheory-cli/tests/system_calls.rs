@@ -52,8 +52,8 @@ const WAKE_ARGUMENTS: &str = r#", "\1\0\0\0\0\0\0\0", 8"#;
 /// The most calls of each kind of request, slightly above what was measured.
 ///
 /// A hit and a 304 receive and send (2.1). A request that is passed through does so twice (4.0). A page that
-/// is read from the embedded store locks and unlocks both files of SQLite besides (10.5). A miss writes them three times: the
-/// lease, the body, and the page (60.4).
+/// is read from the embedded store locks and unlocks both files of SQLite besides (10.4). A miss writes them three times: the
+/// lease, the body, and the page (62.8).
 const MOST: [(&str, f64); 5] =
     [("hit", 2.5), ("not-modified", 2.5), ("through", 4.5), ("read", 12.0), ("miss", 65.0)];
 
