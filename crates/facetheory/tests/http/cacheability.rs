@@ -155,7 +155,7 @@ async fn new_pages_over_the_limit_are_served_but_not_cached() {
     tokio::time::advance(INTERVAL).await;
     assert_eq!(site.get("/page?1").await.state(), "stale");
     site.settle().await;
-    assert_eq!(site.get("/page?1").await.state(), "hit", "a regeneration is no new page");
+    assert_eq!(site.get("/page?1").await.state(), "hit", "a regeneration does not count as a new page");
     assert_eq!(site.get("/page?9").await.state(), "miss", "there is room again");
 }
 

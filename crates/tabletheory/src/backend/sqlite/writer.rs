@@ -149,7 +149,7 @@ impl WriterThread {
         let mut group = Vec::new();
         while let Some(first) = next_job(&mut jobs, polls) {
             group.push(first);
-            // Callers that wait for this processor can add to the group. On one processor it makes groups twice as large.
+            // Callers that wait for this processor can add to the group.
             thread::yield_now();
             while group.len() < max_group
                 && let Ok(job) = jobs.try_recv()
