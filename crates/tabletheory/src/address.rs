@@ -105,7 +105,7 @@ impl Address {
         match self {
             Address::Memory => Ok(Arc::new(MemoryTable::new())),
             #[cfg(feature = "sqlite")]
-            Address::Sqlite(path) => open_sqlite(path.clone()).await,
+            Address::Sqlite(path) => open_sqlite(path.clone(), crate::SqliteSettings::default()).await,
             #[cfg(feature = "dynamodb")]
             Address::Dynamodb(name) => {
                 let settings = crate::DynamoSettings::default();
@@ -122,9 +122,29 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Opens the table at this address, with these settings if it is a SQLite file.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+    /// use tabletheory::{Address, OnCorruption, SqliteSettings};
+    ///
+    /// let cache = SqliteSettings::default().on_corruption(OnCorruption::Replace);
+    /// let table = Address::Memory.open_with(cache).await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub async fn open_with(&self, settings: crate::SqliteSettings) -> Result<Arc<dyn Table>> {
+        match self {
+            Address::Sqlite(path) => open_sqlite(path.clone(), settings).await,
+            Address::Memory | Address::Dynamodb(_) => self.open().await,
+        }
+    }
+}
+
 /// Runs on the blocking pool, because opening may have to recover a log of many megabytes.
 #[cfg(feature = "sqlite")]
-async fn open_sqlite(path: PathBuf) -> Result<Arc<dyn Table>> {
+async fn open_sqlite(path: PathBuf, settings: crate::SqliteSettings) -> Result<Arc<dyn Table>> {
     let open = move || -> Result<Arc<dyn Table>> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).map_err(|cause| {
@@ -132,7 +152,7 @@ async fn open_sqlite(path: PathBuf) -> Result<Arc<dyn Table>> {
                 Error::invalid(context).caused_by(cause)
             })?;
         }
-        Ok(Arc::new(crate::SqliteTable::open(path)?))
+        Ok(Arc::new(crate::SqliteTable::open_with(path, &settings, Arc::new(crate::SystemClock))?))
     };
     tokio::task::spawn_blocking(open)
         .await

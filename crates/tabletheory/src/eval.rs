@@ -22,6 +22,8 @@ pub(crate) enum Effect<'t> {
 
 /// Evaluates a valid transaction. Calls `read` only for rows that conditions or updates depend on.
 ///
+/// A damaged row counts as absent, so a write whose condition requires that there is no row replaces it.
+///
 /// A write that is impossible, such as adding a number to a string, is an error even if another write is refused.
 pub(crate) fn evaluate<E: From<Error>>(
     txn: &Txn,
@@ -31,7 +33,7 @@ pub(crate) fn evaluate<E: From<Error>>(
     let mut refusal = None;
     for (index, write) in txn.writes.iter().enumerate() {
         let needs_row = write.cond.is_some() || matches!(write.op, Op::Update(_));
-        let before = if needs_row { read(&write.key)? } else { None };
+        let before = if needs_row { read(&write.key)? } else { None }.filter(|row| !row.is_damaged());
         if let Some(cond) = &write.cond
             && !holds(cond, before.as_ref())
         {
@@ -39,7 +41,7 @@ pub(crate) fn evaluate<E: From<Error>>(
             continue;
         }
         let after = match &write.op {
-            Op::Put(item) => Some(item.clone().with_key(&write.key)),
+            Op::Put(item) => Some(item.stored_at(&write.key)),
             Op::Update(update) => {
                 let after = updated(&write.key, before, update);
                 Some(after.map_err(|error| error.within(WriteLabel { index, key: &write.key }))?)

@@ -13,6 +13,7 @@ use crate::query::{Consistency, Page, Query, Scan};
 use crate::random::{Random, SeededRandom};
 use crate::table::Table;
 use crate::txn::{Commit, Txn};
+use crate::use_order::TableUsage;
 
 /// The probability of each fault, from 0 to 1.
 ///
@@ -264,6 +265,10 @@ impl<T: Table> Table for Faulty<T> {
         self.table.clock()
     }
 
+    fn replacements(&self) -> Result<u64> {
+        self.table.replacements()
+    }
+
     async fn expired(&self, lag: Duration) -> Result<u64> {
         self.before_read().await?;
         self.table.expired(lag).await
@@ -272,5 +277,20 @@ impl<T: Table> Table for Faulty<T> {
     async fn sweep(&self, lag: Duration) -> Result<u64> {
         self.before_read().await?;
         self.table.sweep(lag).await
+    }
+
+    async fn least_recently_used(&self, limit: usize) -> Result<Vec<Item>> {
+        self.before_read().await?;
+        self.table.least_recently_used(limit).await
+    }
+
+    async fn expired_used(&self, lag: Duration, limit: usize) -> Result<Vec<Item>> {
+        self.before_read().await?;
+        self.table.expired_used(lag, limit).await
+    }
+
+    async fn usage(&self) -> Result<Option<TableUsage>> {
+        self.before_read().await?;
+        self.table.usage().await
     }
 }

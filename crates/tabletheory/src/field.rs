@@ -76,6 +76,10 @@ impl RowReader {
     /// Reads the key attributes, without which an item is not a row.
     pub fn new(model: &'static str, item: Item) -> Result<Self> {
         let key = item.key().map_err(|error| Error::new(Kind::Corrupt, format!("{model}: {error}")))?;
+        if item.is_damaged() {
+            let context = format!("{model}: the row {key} is damaged; write it again, or delete it");
+            return Err(Error::new(Kind::Corrupt, context));
+        }
         Ok(RowReader { row: RowLabel { model, key }, item })
     }
 

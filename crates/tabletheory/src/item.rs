@@ -82,7 +82,10 @@ impl fmt::Display for Excerpt<'_> {
 /// assert_eq!(item.get("ttl"), None);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Item(pub(crate) BTreeMap<String, Value>);
+pub struct Item {
+    attributes: BTreeMap<String, Value>,
+    is_damaged: bool,
+}
 
 impl Item {
     /// Creates an item without attributes.
@@ -102,7 +105,7 @@ impl Item {
     /// ```
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
+        self.attributes.get(name)
     }
 
     /// Sets an attribute, replacing any earlier value.
@@ -113,7 +116,7 @@ impl Item {
     /// assert_eq!(item.len(), 1);
     /// ```
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
-        self.0.insert(name.into(), value.into());
+        self.attributes.insert(name.into(), value.into());
     }
 
     /// Removes an attribute and returns its value.
@@ -126,7 +129,7 @@ impl Item {
     /// assert_eq!(item.remove("a"), None);
     /// ```
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        self.0.remove(name)
+        self.attributes.remove(name)
     }
 
     /// Returns the number of attributes.
@@ -136,7 +139,7 @@ impl Item {
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.attributes.len()
     }
 
     /// Whether there are no attributes.
@@ -146,7 +149,7 @@ impl Item {
     /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.attributes.is_empty()
     }
 
     /// Iterates over the attributes, sorted by name.
@@ -159,7 +162,7 @@ impl Item {
     /// assert_eq!(names, ["a", "b"]);
     /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.attributes.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// Returns the key of the row, from its attributes `pk` and `sk`.
@@ -184,6 +187,45 @@ impl Item {
         Ok(Key { pk: part(PK)?, sk: part(SK)? })
     }
 
+    /// Returns the row that a table returns in place of one that is stored and cannot be read: `pk` and `sk`, and no other
+    /// attributes.
+    ///
+    /// ```
+    /// use tabletheory::{Item, Key};
+    ///
+    /// let row = Item::damaged(&Key::new("CACHE#1", "META"));
+    /// assert!(row.is_damaged());
+    /// assert_eq!(row.key()?, Key::new("CACHE#1", "META"));
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    #[must_use]
+    pub fn damaged(key: &Key) -> Self {
+        Item { is_damaged: true, ..Item::new().with_key(key) }
+    }
+
+    /// Whether the row is stored and cannot be read, for example because its checksum does not match.
+    ///
+    /// In the conditions and updates of a transaction, such a row counts as absent: a put under the condition that there is
+    /// no row replaces it, and a condition on any of its attributes refuses. So it can be deleted and overwritten like any
+    /// other row. DynamoDB, which evaluates conditions itself, never returns such a row.
+    ///
+    /// ```
+    /// assert!(!tabletheory::Item::new().is_damaged());
+    /// ```
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    pub(crate) fn of(attributes: BTreeMap<String, Value>) -> Item {
+        Item { attributes, is_damaged: false }
+    }
+
+    /// Returns the row after a put of this item, which is whole even if the item was read from a damaged row.
+    pub(crate) fn stored_at(&self, key: &Key) -> Item {
+        Item::of(self.attributes.clone()).with_key(key)
+    }
+
     /// Sets `pk` and `sk`.
     pub(crate) fn with_key(mut self, key: &Key) -> Item {
         self.set(PK, key.pk.as_str());
@@ -200,6 +242,6 @@ impl<N: Into<String>, const LENGTH: usize> From<[(N, Value); LENGTH]> for Item {
 
 impl<N: Into<String>> FromIterator<(N, Value)> for Item {
     fn from_iter<I: IntoIterator<Item = (N, Value)>>(attributes: I) -> Self {
-        Item(attributes.into_iter().map(|(name, value)| (name.into(), value)).collect())
+        Item::of(attributes.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 }

@@ -45,7 +45,7 @@ impl Item {
     pub fn from_json(text: &str) -> Result<Item> {
         let Attributes(attributes) = serde_json::from_str(text)
             .map_err(|cause| Error::invalid("invalid DynamoDB-JSON of an item").caused_by(cause))?;
-        Ok(Item(attributes))
+        Ok(Item::of(attributes))
     }
 
     /// Like [`to_json`](Item::to_json), without `pk` and `sk`, which have columns of their own.

@@ -45,6 +45,7 @@ mod item;
 mod json;
 mod lease;
 pub mod limit;
+mod log_limit;
 mod model;
 mod number;
 mod query;
@@ -59,6 +60,7 @@ mod transaction;
 mod ttl;
 mod txn;
 mod update;
+mod use_order;
 mod value;
 
 pub use address::{Address, open};
@@ -67,7 +69,9 @@ pub use attr::{Attr, Encoded, Size};
 pub use backend::dynamodb::{DynamoSettings, DynamoTable};
 pub use backend::memory::MemoryTable;
 #[cfg(feature = "sqlite")]
-pub use backend::sqlite::{Blob, BlobInfo, SqliteBlobs, SqliteSettings, SqliteTable, SweepSettings};
+pub use backend::sqlite::{
+    Blob, BlobInfo, OnCorruption, SqliteBlobs, SqliteSettings, SqliteTable, SweepSettings,
+};
 pub use backoff::Backoff;
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use cond::Cond;
@@ -76,6 +80,7 @@ pub use error::{Error, Kind, Result};
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use item::{Item, Key};
 pub use lease::{Acquire, Lease, LeaseManager, LeaseTerms, Refresh};
+pub use log_limit::LogLimit;
 pub use model::{Model, Roles};
 pub use number::Number;
 pub use query::{Consistency, Cursor, Page, Query, Scan};
@@ -87,6 +92,7 @@ pub use time_form::TimeForm;
 pub use transaction::Transaction;
 pub use txn::{ClientToken, Commit, Txn, Write};
 pub use update::{Change, Update};
+pub use use_order::{FileUsage, TableUsage, USED_AT};
 pub use value::{Set, Value};
 // For `#[model(with = "tabletheory::string_set")]`: a list in Rust that is stored as a set.
 pub use serde_dynamo::{binary_set, number_set, string_set};

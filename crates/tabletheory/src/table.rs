@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan};
 use crate::txn::{Commit, Txn};
+use crate::use_order::TableUsage;
 
 /// A table of rows with string keys and conditional transactions.
 ///
@@ -57,6 +58,22 @@ pub trait Table: Send + Sync + fmt::Debug {
     /// Returns the table's clock.
     fn clock(&self) -> &dyn Clock;
 
+    /// Returns how often this handle has continued with another table, because the one before was damaged, replaced or removed;
+    /// always 0 if that is impossible. Rows that were read or written before such a change say nothing about the table.
+    ///
+    /// Fails if the table was replaced or removed and this handle must not continue with another one, so that every write
+    /// fails too. The message says what to do.
+    ///
+    /// ```
+    /// use tabletheory::{MemoryTable, Table};
+    ///
+    /// assert_eq!(MemoryTable::new().replacements()?, 0);
+    /// # Ok::<(), tabletheory::Error>(())
+    /// ```
+    fn replacements(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     /// Returns the number of rows that a [`sweep`](Table::sweep) with this lag would delete.
     ///
     /// Always 0 if the table deletes expired rows by itself, as DynamoDB does.
@@ -69,6 +86,26 @@ pub trait Table: Send + Sync + fmt::Debug {
     /// Does nothing and returns 0 if the table deletes expired rows by itself.
     async fn sweep(&self, _lag: Duration) -> Result<u64> {
         Ok(0)
+    }
+
+    /// Returns up to `limit` of the rows that have the attribute [`used_at`](crate::USED_AT), the least recently used first.
+    ///
+    /// Always empty if the table has no order of use, as on DynamoDB: see [`usage`](Table::usage).
+    async fn least_recently_used(&self, _limit: usize) -> Result<Vec<Item>> {
+        Ok(Vec::new())
+    }
+
+    /// Returns up to `limit` of the rows that have the attribute [`used_at`](crate::USED_AT) and whose `ttl` passed at least `lag`
+    /// ago. Their application can delete what they refer to before the table deletes them.
+    ///
+    /// Always empty if the table has no order of use.
+    async fn expired_used(&self, _lag: Duration, _limit: usize) -> Result<Vec<Item>> {
+        Ok(Vec::new())
+    }
+
+    /// Returns how much the table stores, or `None` if it has no order of use. Reads no rows.
+    async fn usage(&self) -> Result<Option<TableUsage>> {
+        Ok(None)
     }
 }
 
@@ -101,12 +138,28 @@ macro_rules! impl_for_pointers {
                 (**self).clock()
             }
 
+            fn replacements(&self) -> Result<u64> {
+                (**self).replacements()
+            }
+
             async fn expired(&self, lag: Duration) -> Result<u64> {
                 (**self).expired(lag).await
             }
 
             async fn sweep(&self, lag: Duration) -> Result<u64> {
                 (**self).sweep(lag).await
+            }
+
+            async fn least_recently_used(&self, limit: usize) -> Result<Vec<Item>> {
+                (**self).least_recently_used(limit).await
+            }
+
+            async fn expired_used(&self, lag: Duration, limit: usize) -> Result<Vec<Item>> {
+                (**self).expired_used(lag, limit).await
+            }
+
+            async fn usage(&self) -> Result<Option<TableUsage>> {
+                (**self).usage().await
             }
         }
     )*};

@@ -18,6 +18,7 @@ use crate::query::{Consistency, Page, Query, Scan, Sort};
 use crate::table::Table;
 use crate::ttl;
 use crate::txn::{ClientToken, Commit, Txn};
+use crate::use_order::{self, TableUsage};
 
 /// A table in the memory of the process.
 ///
@@ -63,6 +64,26 @@ impl MemoryTable {
     /// ```
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         MemoryTable { state: Mutex::default(), clock }
+    }
+
+    /// Damages the row with this key, as a bit that flips on a disk does, for tests and simulations. Returns whether there is
+    /// such a row.
+    ///
+    /// ```
+    /// use tabletheory::{Consistency, Item, Key, MemoryTable, Table, Txn, Write};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> tabletheory::Result<()> {
+    /// let (table, key) = (MemoryTable::new(), Key::new("CACHE#1", "META"));
+    /// assert!(!table.damage(&key));
+    /// assert!(table.commit(&Txn::from(Write::put(key.clone(), Item::new()))).await?.is_done());
+    /// assert!(table.damage(&key));
+    /// assert!(table.get(&key, Consistency::Strong).await?.expect("a row").is_damaged());
+    /// # Ok(()) }
+    /// ```
+    pub fn damage(&self, key: &Key) -> bool {
+        let mut state = self.state.lock();
+        let row = state.rows.get_mut(key);
+        row.map(|row| *row = Item::damaged(key)).is_some()
     }
 }
 
@@ -158,6 +179,29 @@ impl Table for MemoryTable {
         let before = state.rows.len();
         state.rows.retain(|_, item| !expired.includes(item));
         Ok((before - state.rows.len()) as u64)
+    }
+
+    async fn least_recently_used(&self, limit: usize) -> Result<Vec<Item>> {
+        let state = self.state.lock();
+        let used = state.rows.iter().filter_map(|(key, item)| Some((use_order::of(item)?, key, item)));
+        let mut used: Vec<_> = used.collect();
+        used.sort_by_key(|(at, key, _)| (*at, *key));
+        Ok(used.into_iter().take(limit).map(|(.., item)| item.clone()).collect())
+    }
+
+    async fn expired_used(&self, lag: Duration, limit: usize) -> Result<Vec<Item>> {
+        let expired = ttl::Expired::at(self.clock.now(), lag);
+        let state = self.state.lock();
+        let is_found = |item: &&Item| use_order::of(item).is_some() && expired.includes(item);
+        let mut found: Vec<Item> = state.rows.values().filter(is_found).cloned().collect();
+        found.sort_by_key(ttl::of);
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn usage(&self) -> Result<Option<TableUsage>> {
+        let used_rows = self.state.lock().rows.values().filter_map(use_order::of).count() as u64;
+        Ok(Some(TableUsage { used_rows, file: None }))
     }
 }
 

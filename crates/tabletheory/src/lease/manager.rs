@@ -214,11 +214,13 @@ impl LeaseManager {
                 Ok(Ok(Refresh::Lost)) => return,
                 // The next heartbeat may succeed before the lease expires.
                 Ok(Err(error)) if Instant::now() < expiry && self.now().seconds() < lease.expires_at() => {
-                    tracing::warn!(%error, "a lease could not be refreshed");
+                    crate::warn_limited!(%error, "a lease could not be refreshed");
                 }
                 Ok(Err(_)) => return,
                 Err(_) => {
-                    tracing::warn!("a lease has expired: the table did not respond to its refresh in time");
+                    crate::warn_limited!(
+                        "a lease has expired: the table did not respond to its refresh in time"
+                    );
                     return;
                 }
             }

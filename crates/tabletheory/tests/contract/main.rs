@@ -13,6 +13,7 @@ mod support;
 mod token;
 mod transaction;
 mod update;
+mod use_order;
 mod write;
 
 /// Defines each test for each backend.
@@ -88,6 +89,10 @@ on_every_backend! {
     }
     expiry {
         a_sweep_deletes_exactly_the_rows_that_expired_counts
+    }
+    use_order {
+        rows_are_found_in_the_order_of_their_last_use
+        expired_rows_that_were_used_are_found_before_they_are_deleted
     }
     lease {
         a_lease_is_granted_to_one_of_twenty_contenders

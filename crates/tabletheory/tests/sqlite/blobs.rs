@@ -44,6 +44,42 @@ async fn a_blob_is_never_read_under_another_name() {
     }
 }
 
+#[tokio::test]
+async fn the_space_of_deleted_blobs_is_counted_and_can_be_returned_to_the_disk() {
+    let file = TestFile::new();
+    let store = open(&file.path()).expect("a new file");
+    for n in 0..20 {
+        assert!(store.create(&n.to_string(), vec![0; 100_000]).await.expect("a create"));
+    }
+    let full = store.usage().await.expect("a reading");
+    assert!(full.used_bytes() >= 2_000_000 && full.free_bytes < 100_000, "{full:?}");
+    for n in 0..19 {
+        assert!(store.delete(&n.to_string()).await.expect("a delete"));
+    }
+    let free = store.usage().await.expect("a reading");
+    assert!(free.free_bytes >= 1_900_000, "{free:?}");
+    assert_eq!(free.file_bytes, full.file_bytes, "deleting does not shrink the file");
+    store.shrink(1_000_000).await.expect("a part of it");
+    let smaller = store.usage().await.expect("a reading");
+    let returned = free.file_bytes - smaller.file_bytes;
+    assert!((1_000_000..1_100_000).contains(&returned), "{returned}");
+    assert_eq!(store.get("19").await.expect("a get").expect("a blob").bytes, vec![0; 100_000]);
+}
+
+#[tokio::test]
+async fn the_lengths_of_recorded_files_are_added_up_once_each() {
+    let file = TestFile::new();
+    let store = open(&file.path()).expect("a new file");
+    for (name, length) in [("a", 10), ("b", 5), ("a", 10)] {
+        store.record_file(name, length).await.expect("a record");
+    }
+    assert_eq!(open(&file.path()).expect("another process").recorded_bytes().await.expect("a sum"), 15);
+    for name in ["a", "a", "none"] {
+        store.forget_file(name).await.expect("no error");
+    }
+    assert_eq!(store.recorded_bytes().await.expect("a sum"), 5);
+}
+
 /// Every blob that is read from a damaged file must be the one that was stored.
 #[tokio::test]
 async fn flipped_bits_and_truncated_files_never_return_wrong_bytes() {

@@ -39,34 +39,136 @@ async fn files_of_other_programs_are_rejected_and_not_changed() {
     assert_eq!(error.to_string(), "the settings `queue` and `group` of a SQLite file must be at least 1");
 }
 
-#[tokio::test]
-async fn a_row_changed_by_another_program_is_corrupt() {
-    for damage in [
-        "UPDATE item SET item = replace(item, '7', '8')",
-        "UPDATE item SET crc = crc + 1",
-        "UPDATE item SET sk = 'LOCK'",
-        "UPDATE item SET item = x'FFFE'",
-        "UPDATE item SET item = ''",
-        "UPDATE item SET crc = 'text'",
-    ] {
-        let file = TestFile::new();
-        let table = file.open();
-        assert!(table.commit(&put("META", 7)).await.expect("a put").is_done());
-        assert_eq!(file.raw().execute(damage, []).expect("the damage"), 1);
-        let scan = table.scan(&Scan::new()).await.expect_err(damage);
-        assert_eq!(scan.kind(), Kind::Corrupt, "{damage}: {scan}");
-        assert_eq!(table.verify().await.expect_err(damage).kind(), Kind::Corrupt, "{damage}");
-        // A transaction that reads the row fails and writes nothing; a put repairs the row.
-        let sk = if damage.contains("LOCK") { "LOCK" } else { "META" };
-        let update = Txn::new([
-            Write::put(key("other"), Item::new()),
-            Write::update(key(sk), Update::new([N.add(1)])),
-        ]);
-        assert_eq!(table.commit(&update).await.expect_err(damage).kind(), Kind::Corrupt, "{damage}");
-        assert_eq!(n(&table, "other").await, None);
-        assert!(table.commit(&put(sk, 9)).await.expect("a put").is_done());
-        assert_eq!(n(&table, sk).await, Some(9));
+const DAMAGES: [&str; 6] = [
+    "UPDATE item SET item = replace(item, '7', '8') WHERE sk = 'META'",
+    "UPDATE item SET crc = crc + 1 WHERE sk = 'META'",
+    "UPDATE item SET sk = 'META' WHERE sk = 'OTHER'",
+    "UPDATE item SET item = x'FFFE' WHERE sk = 'META'",
+    "UPDATE item SET item = '' WHERE sk = 'META'",
+    "UPDATE item SET crc = 'text' WHERE sk = 'META'",
+];
+
+/// A table with the good rows `LOCK` and `VER#1`, and `META` with this damage between them.
+async fn with_damage(file: &TestFile, damage: &str) -> SqliteTable {
+    let table = file.open();
+    let sk = if damage.contains("OTHER") { "OTHER" } else { "META" };
+    for sk in ["LOCK", sk, "VER#1"] {
+        assert!(table.commit(&put(sk, 7)).await.expect("a put").is_done());
     }
+    assert_eq!(file.raw().execute(damage, []).expect("the damage"), 1);
+    table
+}
+
+async fn memory_with_damage() -> MemoryTable {
+    let table = MemoryTable::new();
+    for sk in ["LOCK", "META", "VER#1"] {
+        assert!(table.commit(&put(sk, 7)).await.expect("a put").is_done());
+    }
+    assert!(table.damage(&key("META")));
+    table
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_returned_beside_the_good_rows_and_can_be_overwritten() {
+    for damage in DAMAGES {
+        let file = TestFile::new();
+        let table = with_damage(&file, damage).await;
+        let error = table.verify().await.expect_err(damage);
+        assert_eq!(error.kind(), Kind::Corrupt, "{damage}: {error}");
+        assert!(error.to_string().contains("META of CACHE#1 is damaged; delete it"), "{error}");
+        check_damaged_row(&table, damage).await;
+        assert_eq!(table.verify().await.expect("a whole table"), 3);
+        let file = TestFile::new();
+        let table = with_damage(&file, damage).await;
+        assert!(table.commit(&Txn::from(Write::delete(key("META")))).await.expect("a delete").is_done());
+        assert_eq!(n(&table, "META").await, None, "{damage}");
+        table.verify().await.expect("a whole table");
+    }
+    check_damaged_row(&memory_with_damage().await, "in memory").await;
+}
+
+/// Reads and writes a table whose row `META` is damaged.
+async fn check_damaged_row(table: &dyn Table, damage: &str) {
+    let damaged = Item::damaged(&key("META"));
+    let is_expected = |items: &[Item]| {
+        let sks: Vec<String> = items.iter().map(|item| item.key().expect("a key").sk).collect();
+        let ns: Vec<Option<i64>> = items.iter().map(|item| item.get("n").and_then(Value::as_i64)).collect();
+        assert_eq!(sks, ["LOCK", "META", "VER#1"], "{damage}");
+        assert_eq!(ns, [Some(7), None, Some(7)], "{damage}");
+        assert_eq!(items[1], damaged, "{damage}");
+    };
+    assert_eq!(table.get(&key("META"), Consistency::Strong).await.expect("a get"), Some(damaged.clone()));
+    let keys = ["LOCK", "META", "VER#1"].map(key);
+    let batch = table.batch_get(&keys, Consistency::Strong).await.expect("a batch");
+    is_expected(&batch.into_iter().flatten().collect::<Vec<_>>());
+    is_expected(&table.query(&Query::of("CACHE#1")).await.expect("a query").items);
+    is_expected(&table.scan(&Scan::new()).await.expect("a scan").items);
+
+    // Conditions see no row.
+    let absent = || Attr::<String>::new("pk").absent();
+    for refused in [
+        Write::check(key("META"), Attr::<String>::new("pk").exists()),
+        Write::update(key("META"), Update::new([N.add(1)])).when(N.ge(0)),
+        Write::delete(key("META")).when(N.is(7)),
+    ] {
+        let commit = table.commit(&Txn::from(refused)).await.expect(damage);
+        assert_eq!(commit, Commit::Refused { index: 0, seen: None }, "{damage}");
+    }
+    // The put of an item that was read from a damaged row is not damaged.
+    let rewrite = Txn::from(Write::put(key("META"), damaged).when(absent()));
+    assert!(table.commit(&rewrite).await.expect(damage).is_done());
+    let row = table.get(&key("META"), Consistency::Strong).await.expect("a get").expect("a row");
+    assert!(!row.is_damaged(), "{damage}");
+    assert!(table.commit(&rewrite).await.expect(damage).is_refused(), "{damage}");
+}
+
+#[tokio::test]
+async fn an_update_of_a_damaged_row_begins_with_an_empty_one() {
+    for damage in DAMAGES {
+        let file = TestFile::new();
+        let table = with_damage(&file, damage).await;
+        let update = Txn::from(Write::update(key("META"), Update::new([N.add(1)])));
+        assert!(table.commit(&update).await.expect(damage).is_done());
+        assert_eq!(n(&table, "META").await, Some(1), "{damage}");
+    }
+}
+
+/// If an index leads to the row of another key, two keys share one row, and each write of one of them damages the other.
+#[tokio::test]
+async fn a_key_that_leads_to_the_row_of_another_key_is_damage_of_the_file() {
+    let file = TestFile::new();
+    put_rows(&file.open(), 3, |n| (format!("row{n}"), Item::from([("n", n.into())]))).await;
+    // Each key is in the table and in the index.
+    let mut bytes = std::fs::read(file.path()).expect("the file");
+    let needle = b"CACHE#1row1";
+    let places: Vec<usize> =
+        (0..bytes.len() - needle.len()).filter(|at| bytes[*at..].starts_with(needle)).collect();
+    assert_eq!(places.len(), 2);
+    let mut outcomes = Vec::new();
+    for place in places {
+        bytes[place + needle.len() - 1] ^= 0x40;
+        std::fs::write(file.path(), &bytes).expect("damage");
+        let table = file.open();
+        match table.scan(&Scan::new()).await {
+            Ok(page) => {
+                assert!(page.items.iter().all(|item| !item.is_damaged()), "the index has the keys");
+                assert!(
+                    table.commit(&Txn::from(Write::delete(key("row1")))).await.expect("a delete").is_done()
+                );
+                assert_eq!(n(&table, "row1").await, None);
+                outcomes.push("harmless");
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::Corrupt);
+                assert!(error.to_string().contains("does not match the row"), "{error}");
+                outcomes.push("damage");
+            }
+        }
+        drop(table);
+        bytes[place + needle.len() - 1] ^= 0x40;
+    }
+    outcomes.sort_unstable();
+    assert_eq!(outcomes, ["damage", "harmless"], "in the index, and in the table");
 }
 
 #[tokio::test]
@@ -133,13 +235,17 @@ async fn read_everything(file: &TestFile, written: &[Item]) -> &'static str {
     let mut outcome = "intact";
     for row in written {
         match table.get(&row.key().expect("a key"), Consistency::Strong).await {
+            Ok(Some(found)) if found.is_damaged() => outcome = "corrupt",
             Ok(Some(found)) => assert_eq!(&found, row, "a wrong row"),
             Ok(None) => outcome = "missing",
             Err(error) => return classify(error),
         }
     }
     match table.scan(&Scan::new()).await {
-        Ok(page) => assert!(page.items.iter().all(|row| written.contains(row)), "a wrong row"),
+        Ok(page) => {
+            let is_right = |row: &Item| row.is_damaged() || written.contains(row);
+            assert!(page.items.iter().all(is_right), "a wrong row");
+        }
         Err(error) => return classify(error),
     }
     // Writing to a damaged file must not panic either.

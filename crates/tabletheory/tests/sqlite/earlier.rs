@@ -61,3 +61,37 @@ async fn a_file_of_an_earlier_version_is_used_as_it_is() {
     assert!(schema(&earlier).contains("WITHOUT ROWID"), "the file is not converted");
     assert!(!schema(&new).contains("WITHOUT ROWID"));
 }
+
+#[tokio::test]
+async fn a_file_of_an_earlier_version_gets_an_order_of_use_and_an_earlier_program_can_still_write_it() {
+    let file = TestFile::new();
+    let raw = file.raw();
+    raw.execute_batch(EARLIER_SCHEMA).expect("the earlier schema");
+    let of_earlier = "INSERT INTO item (pk, sk, ttl, item, crc) VALUES (?1, ?2, 1, '{}', 0)
+         ON CONFLICT (pk, sk) DO UPDATE SET ttl = excluded.ttl, item = excluded.item, crc = excluded.crc";
+    raw.execute(of_earlier, ["CACHE#1", "before"]).expect("a row of an earlier program");
+    let used = |sk: &str, at: i64| Txn::from(Write::put(key(sk), Item::from([("used_at", Value::from(at))])));
+    for _ in 0..2 {
+        let table = file.open();
+        for (sk, at) in [("a", 2), ("b", 1)] {
+            assert!(table.commit(&used(sk, at)).await.expect("a put").is_done());
+        }
+        let usage = table.usage().await.expect("a reading").expect("an order of use");
+        assert_eq!(usage.used_rows, 2);
+        let order = table.least_recently_used(10).await.expect("a reading");
+        assert_eq!(order.iter().map(|row| row.key().expect("a key").sk).collect::<Vec<_>>(), ["b", "a"]);
+        drop(table);
+        raw.execute(of_earlier, ["CACHE#1", "after"]).expect("a row of an earlier program");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_row_keeps_its_place_in_the_order_of_use() {
+    let file = TestFile::new();
+    let table = file.open();
+    put_rows(&table, 3, |n| (n.to_string(), Item::from([("used_at", Value::from(n))]))).await;
+    file.raw().execute("UPDATE item SET crc = crc + 1 WHERE sk = '0'", []).expect("damage");
+    let order = table.least_recently_used(2).await.expect("a reading");
+    assert!(order[0].is_damaged() && !order[1].is_damaged());
+    assert_eq!(order.iter().map(|row| row.key().expect("a key").sk).collect::<Vec<_>>(), ["0", "1"]);
+}

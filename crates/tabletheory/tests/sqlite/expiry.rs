@@ -89,3 +89,23 @@ async fn a_row_that_is_written_again_has_a_new_expiry() {
     assert!(table.commit(&put(NOW - 10)).await.expect("a put").is_done());
     assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 1);
 }
+
+/// The column repeats an attribute, and has no checksum.
+#[tokio::test]
+async fn a_sweep_deletes_no_row_whose_column_says_that_it_has_expired_while_its_attribute_does_not() {
+    let file = TestFile::new();
+    let table = file.open();
+    put_rows(&table, 1, |_| ("TAG".into(), Item::from([("n", 7.into()), ("ttl", (NOW + 1000).into())])))
+        .await;
+    put_rows(&table, 1, |_| ("META".into(), Item::from([("n", 7.into())]))).await;
+    put_rows(&table, 1, |_| ("gone".into(), Item::from([("n", 7.into())]))).await;
+    let damage = format!("UPDATE item SET ttl = {}", NOW - 1000);
+    assert_eq!(file.raw().execute(&damage, []).expect("the damage"), 3);
+    file.raw().execute("UPDATE item SET crc = crc + 1 WHERE sk = 'gone'", []).expect("the damage");
+    assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 1, "the row that cannot be read");
+    assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 0);
+    assert_eq!((n(&table, "TAG").await, n(&table, "META").await), (Some(7), Some(7)));
+    file.clock.advance(Duration::from_secs(2000));
+    assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 1, "the column has been corrected");
+    assert_eq!(n(&table, "TAG").await, None);
+}

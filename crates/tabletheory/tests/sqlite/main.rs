@@ -4,6 +4,8 @@ mod blobs;
 mod damage;
 mod earlier;
 mod expiry;
+mod full_disk;
+mod replaced;
 mod token;
 mod writing;
 
@@ -13,8 +15,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tabletheory::{
-    Attr, ClientToken, Commit, Consistency, Item, Key, Kind, ManualClock, MemoryTable, Random, Scan,
-    SeededRandom, SqliteSettings, SqliteTable, SweepSettings, Table, Timestamp, Txn, Update, Value, Write,
+    Attr, ClientToken, Commit, Consistency, Item, Key, Kind, ManualClock, MemoryTable, OnCorruption, Query,
+    Random, Scan, SeededRandom, SqliteSettings, SqliteTable, SweepSettings, SystemClock, Table, Timestamp,
+    Txn, Update, Value, Write,
 };
 
 const N: Attr<i64> = Attr::new("n");
@@ -45,8 +48,13 @@ impl TestFile {
 
     /// Opens the table like a process with another clock.
     fn try_open_with_clock(&self, clock: Arc<ManualClock>) -> tabletheory::Result<SqliteTable> {
-        let settings = SqliteSettings::default().busy_timeout(Duration::from_millis(20)).sweep(None);
-        SqliteTable::open_with(self.path(), &settings, clock)
+        SqliteTable::open_with(self.path(), &settings(), clock)
+    }
+
+    /// Opens the table like a process that replaces a damaged file.
+    fn open_to_replace(&self) -> SqliteTable {
+        let settings = SqliteSettings::default().sweep(None).on_corruption(OnCorruption::Replace);
+        SqliteTable::open_with(self.path(), &settings, self.clock.clone()).expect("the file opens")
     }
 
     /// Opens the file with SQLite directly, like another program.
@@ -61,6 +69,10 @@ impl TestFile {
         );
         self.raw().execute_batch(&trigger).expect("a trigger");
     }
+}
+
+fn settings() -> SqliteSettings {
+    SqliteSettings::default().busy_timeout(Duration::from_millis(20)).sweep(None)
 }
 
 /// Puts this many rows, in transactions of up to a hundred.

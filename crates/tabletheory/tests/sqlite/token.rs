@@ -26,6 +26,27 @@ async fn a_client_token_is_known_to_other_processes_for_ten_minutes() {
 }
 
 #[tokio::test]
+async fn tokens_are_deleted_once_they_do_not_matter_also_while_the_table_is_idle() {
+    /// More than one batch.
+    const TOKENS: i64 = 500;
+    let file = TestFile::new();
+    let table = file.open();
+    for index in 0..TOKENS {
+        let other = Txn::from(Write::delete(key("other"))).with_token(token(&format!("token-{index}")));
+        assert!(table.commit(&other).await.expect("a commit").is_done());
+    }
+    let stored = || -> i64 {
+        file.raw().query_row("SELECT count(*) FROM token", [], |row| row.get(0)).expect("a count")
+    };
+    file.clock.advance(Duration::from_secs(600));
+    assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 0);
+    assert_eq!(stored(), TOKENS, "they are within the window");
+    file.clock.advance(Duration::from_secs(600));
+    assert_eq!(table.sweep(Duration::ZERO).await.expect("a sweep"), 0, "tokens are not rows");
+    assert_eq!(stored(), 0);
+}
+
+#[tokio::test]
 async fn a_token_of_a_process_with_a_fast_clock_is_found() {
     let file = TestFile::new();
     let ahead = Arc::new(ManualClock::at(Timestamp::from_seconds(NOW + 299)));

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::DynamoTable;
-use super::convert::{Attributes, from_item, from_key, to_item};
+use super::convert::{Attributes, from_item, from_key, to_row};
 use super::expression::{self, Expression};
 use super::failure::{Failure, FailureKind};
 use super::retry::{Idempotency, Retried};
@@ -159,7 +159,7 @@ fn return_values(write: &Write) -> Option<ReturnValuesOnConditionCheckFailure> {
 }
 
 fn refused(index: usize, seen: Option<&Attributes>) -> Result<Commit> {
-    let seen = seen.filter(|attributes| !attributes.is_empty()).cloned().map(to_item).transpose()?;
+    let seen = seen.filter(|attributes| !attributes.is_empty()).cloned().map(to_row).transpose()?;
     Ok(Commit::Refused { index, seen })
 }
 

@@ -40,6 +40,13 @@ pub(super) fn to_item(attributes: Attributes) -> Result<Item> {
         .collect()
 }
 
+/// Converts a row. One with a value that no table can store counts as damaged.
+pub(super) fn to_row(attributes: Attributes) -> Result<Item> {
+    let part = |name: &str| attributes.get(name).and_then(|value| value.as_s().ok()).cloned();
+    let key = part(PK).zip(part(SK)).map(|(pk, sk)| Key { pk, sk });
+    to_item(attributes).or_else(|error| key.map(|key| Item::damaged(&key)).ok_or(error))
+}
+
 /// Converts the key at which a page ended.
 pub(super) fn to_key(attributes: Attributes) -> Result<Key> {
     let key = to_item(attributes)?.key();

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 
 use super::DynamoTable;
-use super::convert::{Attributes, from_key, to_item, to_key};
+use super::convert::{Attributes, from_key, to_key, to_row};
 use super::expression::{self, Expression};
 use super::failure::Failure;
 use super::retry::Idempotency;
@@ -32,7 +32,7 @@ impl Table for DynamoTable {
             .set_key(Some(from_key(key)))
             .consistent_read(consistency == Consistency::Strong);
         let output = send!(self, Idempotency::Read, request, output => output)?.result;
-        output.item.map(to_item).transpose()
+        output.item.map(to_row).transpose()
     }
 
     async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
@@ -107,7 +107,7 @@ impl DynamoTable {
             let requested = keys.len();
             let (items, unprocessed) = self.get_batch_once(keys, consistency).await?;
             for item in items {
-                let item = to_item(item)?;
+                let item = to_row(item)?;
                 found.insert(item.key()?, item);
             }
             if unprocessed.is_empty() {
@@ -150,7 +150,7 @@ impl DynamoTable {
 }
 
 fn page(items: Option<Vec<Attributes>>, last: Option<Attributes>) -> Result<Page> {
-    let items = items.unwrap_or_default().into_iter().map(to_item).collect::<Result<_>>()?;
+    let items = items.unwrap_or_default().into_iter().map(to_row).collect::<Result<_>>()?;
     let last = last.filter(|key| !key.is_empty()).map(to_key).transpose()?;
     Ok(Page { items, next: last.map(Cursor::after) })
 }

@@ -120,6 +120,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn each_retry_waits_for_its_backoff() {
+        let started = tokio::time::Instant::now();
+        let (result, made) = run(Idempotency::Idempotent, &[FailureKind::NotApplied; 3]).await;
+        assert!(result.is_ok() && made == 3);
+        let (random, backoff) = (SeededRandom::new(1), settings().backoff);
+        let delays: Vec<Duration> = (0..3).map(|retry| backoff.delay(retry, &random)).collect();
+        assert!(delays.is_sorted() && delays[0] > Duration::ZERO, "{delays:?}");
+        // The timer of the runtime counts whole milliseconds, and rounds up.
+        let waited = started.elapsed();
+        let least: Duration = delays.iter().sum();
+        assert!(
+            least <= waited && waited <= least + Duration::from_millis(3),
+            "{waited:?} instead of {least:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_ambiguous_failure_is_retried_only_if_idempotent() {
         use FailureKind::Ambiguous;
         assert!(run(Idempotency::Read, &[Ambiguous; 3]).await.0.is_ok());

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
+use super::SqliteSettings;
 use super::error::BackendError;
-use super::file::Format;
-use super::reader::Readers;
-use super::writer::{ApplyError, Work, Writer};
-use super::{SqliteSettings, open};
+use super::file::{Addition, Format};
+use super::open_file::OpenFile;
+use super::reader::{ReadError, counter};
+use super::writer::{ApplyError, Work};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
+use crate::use_order::FileUsage;
 
 /// The file of a blob store.
 ///
@@ -32,13 +34,31 @@ pub(super) const BLOBS: Format = Format {
         bytes     BLOB NOT NULL
     );
 ",
-    // The space of deleted blobs is reused, and nothing here shrinks the file. An operator can, with
-    // `PRAGMA incremental_vacuum`, which works only if this was set when the file was created.
+    tables: &["blob"],
+    addition: FILES,
+    // The space of deleted blobs is reused. `SqliteBlobs::shrink` makes the file shorter, which works only if this was set when
+    // the file was created.
     shrinks: true,
     // A blob of 8 KiB is in two SQLite pages. With pages of 4 KiB it is in three, each of which is read and written by itself.
     page_bytes: 8192,
     // New blobs go to the end of the table, so few SQLite pages are read before they are written.
     writer_cache_kib: 2 * 1024,
+};
+
+/// The lengths of files beside the blobs, and their sum.
+const FILES: Addition = Addition {
+    missing: "file",
+    schema: "
+    CREATE TABLE file (name TEXT PRIMARY KEY, length INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE counter (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+    INSERT INTO counter (name, n) VALUES ('file bytes', 0);
+    CREATE TRIGGER file_inserted AFTER INSERT ON file BEGIN
+        UPDATE counter SET n = n + NEW.length WHERE name = 'file bytes';
+    END;
+    CREATE TRIGGER file_deleted AFTER DELETE ON file BEGIN
+        UPDATE counter SET n = n - OLD.length WHERE name = 'file bytes';
+    END;
+",
 };
 
 /// Named blobs in one SQLite file: many small objects, each written once and read often.
@@ -63,8 +83,7 @@ pub(super) const BLOBS: Format = Format {
 /// ```
 #[derive(Debug)]
 pub struct SqliteBlobs {
-    writer: Writer,
-    readers: Arc<Readers>,
+    file: OpenFile,
 }
 
 /// A blob that was read.
@@ -139,8 +158,7 @@ impl SqliteBlobs {
         settings: &SqliteSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let (writer, readers) = open(path.into(), &BLOBS, settings, clock)?;
-        Ok(SqliteBlobs { writer, readers })
+        Ok(SqliteBlobs { file: OpenFile::open(path.into(), &BLOBS, settings, clock)? })
     }
 
     /// Stores a blob, unless the name is taken. Returns whether it was stored.
@@ -178,7 +196,7 @@ impl SqliteBlobs {
         if_taken: IfTaken,
     ) -> Result<bool> {
         let crc = checksum(name, bytes.as_ref());
-        self.writer.submit(Put { name: name.to_owned(), crc, bytes, if_taken }).await
+        self.file.submit(Put { name: name.to_owned(), crc, bytes, if_taken }).await
     }
 
     /// Reads a blob. An error of kind [`Corrupt`](crate::Kind::Corrupt) means that it is damaged.
@@ -192,11 +210,14 @@ impl SqliteBlobs {
     /// ```
     pub async fn get(&self, name: &str) -> Result<Option<Blob>> {
         // The name is copied only if the file is locked.
-        match self.readers.try_read(|connection| read(connection, name)) {
-            Some(result) => result,
-            None => {
+        match self.file.readers.try_read(|connection| read(connection, name)) {
+            Some(Ok(blob)) => Ok(blob),
+            Some(Err(ReadError::Other(error))) => Err(error),
+            // The damage may concern no other blob, so the file is not replaced.
+            Some(Err(ReadError::Lost { error, .. })) if error.kind() == Kind::Corrupt => Err(error),
+            Some(Err(ReadError::Lost { .. })) | None => {
                 let name = name.to_owned();
-                self.readers.read_blocking(move |connection| read(connection, &name)).await
+                self.file.read_blocking(move |connection| read(connection, &name)).await
             }
         }
     }
@@ -211,7 +232,7 @@ impl SqliteBlobs {
     /// # Ok(()) }
     /// ```
     pub async fn delete(&self, name: &str) -> Result<bool> {
-        self.writer.submit(Delete { name: name.to_owned() }).await
+        self.file.submit(Delete { name: name.to_owned() }).await
     }
 
     /// Returns up to `limit` blobs whose names begin with `prefix` and are greater than `after`, in the order of their names.
@@ -229,7 +250,65 @@ impl SqliteBlobs {
     /// ```
     pub async fn list(&self, prefix: &str, after: Option<&str>, limit: u32) -> Result<Vec<BlobInfo>> {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
-        self.readers.read_blocking(move |connection| list(connection, &prefix, after.as_deref(), limit)).await
+        self.file.read_blocking(move |connection| list(connection, &prefix, after.as_deref(), limit)).await
+    }
+
+    /// Records the length of a file that belongs to the blobs and is stored elsewhere. An earlier record of this name stays.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// blobs.record_file("large", 1_000_000).await?;
+    /// assert_eq!(blobs.recorded_bytes().await?, 1_000_000);
+    /// blobs.forget_file("large").await?;
+    /// assert_eq!(blobs.recorded_bytes().await?, 0);
+    /// # Ok(()) }
+    /// ```
+    pub async fn record_file(&self, name: &str, length: u64) -> Result<()> {
+        let length = Some(i64::try_from(length).unwrap_or(i64::MAX));
+        self.file.submit(Record { name: name.to_owned(), length }).await
+    }
+
+    /// Forgets the length of a file that was deleted.
+    pub async fn forget_file(&self, name: &str) -> Result<()> {
+        self.file.submit(Record { name: name.to_owned(), length: None }).await
+    }
+
+    /// Returns the sum of the lengths that [`record_file`](SqliteBlobs::record_file) has recorded.
+    pub async fn recorded_bytes(&self) -> Result<u64> {
+        self.file.read_inline(|connection| counter(connection, "file bytes")).await
+    }
+
+    /// Returns the size of the file.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// blobs.create("a", vec![0; 100_000]).await?;
+    /// assert!(blobs.usage().await?.used_bytes() >= 100_000);
+    /// # Ok(()) }
+    /// ```
+    pub async fn usage(&self) -> Result<FileUsage> {
+        self.file.usage().await
+    }
+
+    /// Makes the file shorter by up to this many bytes that deleted blobs have left. The disk has them after the next
+    /// checkpoint.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// blobs.create("a", vec![0; 100_000]).await?;
+    /// blobs.delete("a").await?;
+    /// blobs.shrink(1_000_000).await?;
+    /// assert_eq!(blobs.usage().await?.free_bytes, 0);
+    /// # Ok(()) }
+    /// ```
+    pub async fn shrink(&self, bytes: u64) -> Result<()> {
+        self.file.submit(Shrink { pages: bytes.div_ceil(u64::from(BLOBS.page_bytes)) }).await
     }
 }
 
@@ -282,6 +361,47 @@ impl Work for Delete {
         let delete = || transaction.prepare_cached("DELETE FROM blob WHERE name = ?1")?.execute([&self.name]);
         let rows = delete().map_err(|error| ApplyError::WhileWriting(error.into()))?;
         Ok(rows > 0)
+    }
+}
+
+/// Records the length of a file, or forgets it.
+struct Record {
+    name: String,
+    length: Option<i64>,
+}
+
+impl Work for Record {
+    type Outcome = ();
+
+    fn apply(&self, transaction: &Transaction<'_>, _: Timestamp) -> Result<(), ApplyError> {
+        let write = || match self.length {
+            Some(length) => transaction
+                .prepare_cached(
+                    "INSERT INTO file (name, length) VALUES (?1, ?2) ON CONFLICT (name) DO NOTHING",
+                )?
+                .execute(params![self.name, length]),
+            None => transaction.prepare_cached("DELETE FROM file WHERE name = ?1")?.execute([&self.name]),
+        };
+        write().map(drop).map_err(|error| ApplyError::WhileWriting(error.into()))
+    }
+}
+
+struct Shrink {
+    pages: u64,
+}
+
+impl Work for Shrink {
+    type Outcome = ();
+
+    fn apply(&self, transaction: &Transaction<'_>, _: Timestamp) -> Result<(), ApplyError> {
+        let shrink = || {
+            let mut statement = transaction.prepare(&format!("PRAGMA incremental_vacuum({})", self.pages))?;
+            // Each row that is read is a page that was released.
+            let mut released = statement.query([])?;
+            while released.next()?.is_some() {}
+            Ok::<_, rusqlite::Error>(())
+        };
+        shrink().map_err(|error| ApplyError::WhileWriting(error.into()))
     }
 }
 

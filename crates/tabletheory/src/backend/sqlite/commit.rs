@@ -11,6 +11,7 @@ use crate::eval::{Effect, evaluate};
 use crate::item::{Item, Key};
 use crate::ttl;
 use crate::txn::{ClientToken, Commit, Txn};
+use crate::use_order;
 
 /// A transaction with a precomputed digest, because the single writer thread is the bottleneck.
 pub(super) struct PreparedTxn {
@@ -60,18 +61,19 @@ impl Work for PreparedTxn {
     }
 }
 
-fn put(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), BackendError> {
+pub(super) fn put(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), BackendError> {
     let (text, crc) = row::encode(key, item);
-    // Unlike REPLACE, this does not touch the index on `ttl` if the value is unchanged.
+    // Unlike REPLACE, this does not touch the indexes on `ttl` and `used_at` if the values are unchanged.
     let mut statement = transaction.prepare_cached(
-        "INSERT INTO item (pk, sk, ttl, item, crc) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT (pk, sk) DO UPDATE SET ttl = excluded.ttl, item = excluded.item, crc = excluded.crc",
+        "INSERT INTO item (pk, sk, ttl, used_at, item, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (pk, sk) DO UPDATE
+         SET ttl = excluded.ttl, used_at = excluded.used_at, item = excluded.item, crc = excluded.crc",
     )?;
-    statement.execute(params![key.pk, key.sk, ttl::of(item), text, crc])?;
+    statement.execute(params![key.pk, key.sk, ttl::of(item), use_order::of(item), text, crc])?;
     Ok(())
 }
 
-fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<(), BackendError> {
+pub(super) fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<(), BackendError> {
     let mut statement = transaction.prepare_cached("DELETE FROM item WHERE pk = ?1 AND sk = ?2")?;
     statement.execute([&key.pk, &key.sk])?;
     Ok(())

@@ -10,7 +10,9 @@ use crate::error::{Error, Kind};
 pub(super) enum BackendError {
     /// SQLite returned an error.
     Sqlite(rusqlite::Error),
-    /// A damaged row or an invalid call, found by our own checks.
+    /// The file is damaged, as our own checks have found.
+    Damage(Error),
+    /// A damaged blob or an invalid call, found by our own checks.
     Other(Error),
 }
 
@@ -32,9 +34,19 @@ impl BackendError {
         matches!(self, BackendError::Sqlite(error) if is_busy(error))
     }
 
+    /// Whether the file is damaged, and not only one row or blob.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            BackendError::Sqlite(error) => is_damage(error),
+            BackendError::Damage(_) => true,
+            BackendError::Other(_) => false,
+        }
+    }
+
     /// Converts to the error that callers get, which names the file and what to do.
     pub(super) fn into_error(self, file: &SqliteFile) -> Error {
         match self {
+            BackendError::Damage(error) => error.within(format_args!("{file}")),
             BackendError::Other(error) if error.kind() == Kind::Corrupt => {
                 error.within(format_args!("{file}"))
             }
@@ -60,19 +72,33 @@ fn sqlite_error(cause: rusqlite::Error, file: &SqliteFile) -> Error {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             (Kind::Unavailable, format!("{file} was locked by another process for too long; try again"))
         }
-        Some(ErrorCode::DiskFull) => {
-            (Kind::Unavailable, format!("the disk is full, so {file} cannot grow; make room and try again"))
+        _ if is_full(&cause) => {
+            let what = format!("the disk is full, so {file} cannot grow; make room and try again");
+            let cause = std::io::Error::new(std::io::ErrorKind::StorageFull, cause);
+            return Error::new(Kind::Unavailable, what).caused_by(cause);
         }
-        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => (
-            Kind::Invalid,
-            format!(
-                "{file} cannot be opened to read and write; \
-                 its directory must exist, and both must be writable"
-            ),
-        ),
+        Some(code @ (ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly)) => {
+            // A file that was opened may become read-only while it is used.
+            let kind = if code == ErrorCode::ReadOnly { Kind::Unavailable } else { Kind::Invalid };
+            let advice = "its directory must exist, and both must be writable";
+            (kind, format!("{file} cannot be opened to read and write; {advice}"))
+        }
         _ => (Kind::Unavailable, format!("{file} cannot be used")),
     };
     Error::new(kind, context).caused_by(cause)
+}
+
+/// Whether the disk is full. The file through which processes share the log has an error code of its own.
+fn is_full(cause: &rusqlite::Error) -> bool {
+    let rusqlite::Error::SqliteFailure(failure, _) = cause else { return false };
+    failure.code == ErrorCode::DiskFull || failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+}
+
+/// Whether an error that was returned says that the disk is full.
+pub(super) fn is_storage_full(error: &Error) -> bool {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let mut io = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.any(|io| io.kind() == std::io::ErrorKind::StorageFull)
 }
 
 /// Whether the content of the file is damaged.
@@ -106,10 +132,11 @@ pub(super) fn failure(code: std::ffi::c_int) -> rusqlite::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::sqlite::file::OnCorruption;
     use rusqlite::ffi;
 
     fn file() -> SqliteFile {
-        SqliteFile::new("table.db".into(), &crate::backend::sqlite::TABLE)
+        SqliteFile::new("table.db".into(), &crate::backend::sqlite::TABLE, OnCorruption::Refuse)
     }
 
     #[test]
@@ -125,9 +152,10 @@ mod tests {
             (ffi::SQLITE_BUSY, locked),
             (ffi::SQLITE_LOCKED, locked),
             (ffi::SQLITE_FULL, (Kind::Unavailable, "make room")),
+            (ffi::SQLITE_IOERR_SHMSIZE, (Kind::Unavailable, "make room")),
             (ffi::SQLITE_CANTOPEN, not_writable),
             (ffi::SQLITE_PERM, not_writable),
-            (ffi::SQLITE_READONLY, not_writable),
+            (ffi::SQLITE_READONLY, (Kind::Unavailable, "both must be writable")),
             // The generic code does not imply damage, unless the message does.
             (ffi::SQLITE_ERROR, other),
             (ffi::SQLITE_IOERR, other),
@@ -137,6 +165,7 @@ mod tests {
             assert_eq!(error.kind(), kind, "{code}: {error}");
             assert!(error.to_string().contains("table.db"), "{code}: {error}");
             assert!(error.to_string().contains(advice), "{code}: {error}");
+            assert_eq!(is_storage_full(&error), advice == "make room", "{code}: {error}");
         }
     }
 

@@ -4,6 +4,8 @@ mod blobs;
 mod commit;
 mod error;
 mod file;
+mod open_file;
+mod place;
 mod reader;
 mod row;
 mod sweeper;
@@ -20,17 +22,19 @@ use rusqlite::Connection;
 
 pub use self::blobs::{Blob, BlobInfo, SqliteBlobs};
 use self::commit::PreparedTxn;
-use self::file::{Format, SqliteFile};
-use self::reader::Readers;
+pub use self::file::OnCorruption;
+use self::file::{Addition, Format};
+use self::open_file::OpenFile;
+use self::reader::ReadError;
 use self::sweeper::{Sweep, Sweeper};
-use self::writer::Writer;
 use crate::clock::{Clock, SystemClock};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::item::{Item, Key};
 use crate::query::{Consistency, Page, Query, Scan};
 use crate::table::Table;
 use crate::ttl;
 use crate::txn::{Commit, Txn};
+use crate::use_order::TableUsage;
 
 /// The file of a table.
 ///
@@ -61,10 +65,34 @@ const TABLE: Format = Format {
         PRIMARY KEY (bucket, token)
     ) WITHOUT ROWID;
 ",
+    tables: &["item", "token"],
+    addition: USE_ORDER,
     shrinks: false,
     page_bytes: 4096,
     // It reads rows before it writes them.
     writer_cache_kib: 32 * 1024,
+};
+
+/// The order in which rows were last used. `used_at` repeats the attribute, and `counter` counts the rows that have it, so that
+/// neither the number of rows nor the least recently used ones have to be searched.
+const USE_ORDER: Addition = Addition {
+    missing: "item_used_at",
+    schema: "
+    ALTER TABLE item ADD COLUMN used_at INTEGER;
+    CREATE INDEX item_used_at ON item (used_at) WHERE used_at IS NOT NULL;
+    CREATE TABLE counter (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+    INSERT INTO counter (name, n) VALUES ('used rows', 0);
+    CREATE TRIGGER item_inserted AFTER INSERT ON item WHEN NEW.used_at IS NOT NULL BEGIN
+        UPDATE counter SET n = n + 1 WHERE name = 'used rows';
+    END;
+    CREATE TRIGGER item_deleted AFTER DELETE ON item WHEN OLD.used_at IS NOT NULL BEGIN
+        UPDATE counter SET n = n - 1 WHERE name = 'used rows';
+    END;
+    CREATE TRIGGER item_updated AFTER UPDATE OF used_at ON item
+    WHEN (OLD.used_at IS NULL) <> (NEW.used_at IS NULL) BEGIN
+        UPDATE counter SET n = n + (NEW.used_at IS NOT NULL) - (OLD.used_at IS NOT NULL) WHERE name = 'used rows';
+    END;
+",
 };
 
 /// Maximum number of rows that are read on the caller's thread; more may take milliseconds.
@@ -84,16 +112,19 @@ pub struct SqliteSettings {
     queue: usize,
     group: usize,
     sweep: Option<SweepSettings>,
+    on_corruption: OnCorruption,
 }
 
 impl Default for SqliteSettings {
-    /// A busy timeout of 5 seconds, a queue of 1024, groups of up to 256, and the default [`SweepSettings`].
+    /// A busy timeout of 5 seconds, a queue of 1024, groups of up to 256, the default [`SweepSettings`], and
+    /// [`OnCorruption::Refuse`].
     fn default() -> Self {
         SqliteSettings {
             busy_timeout: Duration::from_secs(5),
             queue: 1024,
             group: 256,
             sweep: Some(SweepSettings::default()),
+            on_corruption: OnCorruption::default(),
         }
     }
 }
@@ -108,6 +139,8 @@ setters! {
         group: usize,
         /// When to delete expired rows; with `None` only [`SqliteTable::sweep`] does.
         sweep: Option<SweepSettings>,
+        /// The action when the file turns out to be damaged.
+        on_corruption: OnCorruption,
     }
 }
 
@@ -162,10 +195,9 @@ setters! {
 /// ```
 #[derive(Debug)]
 pub struct SqliteTable {
-    // Dropped in this order: the sweeper holds a sender of the writer's queue, and the writer closes the file last.
+    // Dropped first, because the sweeper holds a sender of the writer's queue.
     _sweeper: Option<Sweeper>,
-    writer: Writer,
-    readers: Arc<Readers>,
+    file: OpenFile,
     clock: Arc<dyn Clock>,
 }
 
@@ -199,10 +231,10 @@ impl SqliteTable {
         settings: &SqliteSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let (writer, readers) = open(path.into(), &TABLE, settings, Arc::clone(&clock))?;
-        let sweeper =
-            settings.sweep.as_ref().map(|sweep| Sweeper::start(writer.queue(), sweep.clone())).transpose()?;
-        Ok(SqliteTable { _sweeper: sweeper, writer, readers, clock })
+        let file = OpenFile::open(path.into(), &TABLE, settings, Arc::clone(&clock))?;
+        let sweep = settings.sweep.as_ref();
+        let sweeper = sweep.map(|sweep| Sweeper::start(file.writer.queue(), sweep.clone())).transpose()?;
+        Ok(SqliteTable { _sweeper: sweeper, file, clock })
     }
 
     /// Checks the whole file and every row. Returns the number of rows, or an error that says what is damaged.
@@ -215,35 +247,20 @@ impl SqliteTable {
     /// # Ok(()) }
     /// ```
     pub async fn verify(&self) -> Result<u64> {
-        self.readers.read_blocking(reader::verify).await
+        self.file.read_blocking(reader::verify).await
     }
-}
-
-/// Opens or creates a file: the thread that writes it, and the connections that read it.
-fn open(
-    path: PathBuf,
-    format: &'static Format,
-    settings: &SqliteSettings,
-    clock: Arc<dyn Clock>,
-) -> Result<(Writer, Arc<Readers>)> {
-    if settings.queue == 0 || settings.group == 0 {
-        return Err(Error::invalid("the settings `queue` and `group` of a SQLite file must be at least 1"));
-    }
-    let file = SqliteFile::new(path, format);
-    let connection = file.open_to_write(settings.busy_timeout)?;
-    let writer = Writer::start(connection, file.clone(), settings, clock)?;
-    Ok((writer, Arc::new(Readers::new(file, settings.busy_timeout))))
 }
 
 #[async_trait]
 impl Table for SqliteTable {
     async fn get(&self, key: &Key, _: Consistency) -> Result<Option<Item>> {
         key.check()?;
-        match self.readers.try_read(|connection| reader::get(connection, key)) {
-            Some(result) => result,
-            None => {
+        match self.file.readers.try_read(|connection| reader::get(connection, key)) {
+            Some(Ok(row)) => Ok(row),
+            Some(Err(ReadError::Other(error))) => Err(error),
+            Some(Err(ReadError::Lost { .. })) | None => {
                 let key = key.clone();
-                self.readers.read_blocking(move |connection| reader::get(connection, &key)).await
+                self.file.read_blocking(move |connection| reader::get(connection, &key)).await
             }
         }
     }
@@ -254,7 +271,7 @@ impl Table for SqliteTable {
         let keys = keys.to_vec();
         let read =
             move |connection: &Connection| keys.iter().map(|key| reader::get(connection, key)).collect();
-        if short { self.readers.read_inline(read).await } else { self.readers.read_blocking(read).await }
+        if short { self.file.read_inline(read).await } else { self.file.read_blocking(read).await }
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
@@ -262,37 +279,55 @@ impl Table for SqliteTable {
         let short = query.limit.is_some_and(|limit| limit <= INLINE_ROWS);
         let query = query.clone();
         let read = move |connection: &Connection| reader::query(connection, &query);
-        if short { self.readers.read_inline(read).await } else { self.readers.read_blocking(read).await }
+        if short { self.file.read_inline(read).await } else { self.file.read_blocking(read).await }
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Page> {
         scan.check()?;
         let scan = scan.clone();
-        self.readers.read_blocking(move |connection| reader::scan(connection, &scan)).await
+        self.file.read_blocking(move |connection| reader::scan(connection, &scan)).await
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
         txn.check()?;
-        self.writer.submit(PreparedTxn::new(txn)).await
+        self.file.submit(PreparedTxn::new(txn)).await
     }
 
     fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
 
+    fn replacements(&self) -> Result<u64> {
+        self.file.readers.replacements()
+    }
+
     async fn expired(&self, lag: Duration) -> Result<u64> {
         let expired = ttl::Expired::at(self.clock.now(), lag);
-        self.readers.read_blocking(move |connection| reader::count_expired(connection, expired)).await
+        self.file.read_blocking(move |connection| reader::count_expired(connection, expired)).await
     }
 
     async fn sweep(&self, lag: Duration) -> Result<u64> {
         let mut deleted = 0;
         loop {
-            let swept = self.writer.submit(Sweep { lag }).await?;
+            let swept = self.file.submit(Sweep { lag }).await?;
             deleted += swept.rows;
             if !swept.more {
                 return Ok(deleted);
             }
         }
+    }
+
+    async fn least_recently_used(&self, limit: usize) -> Result<Vec<Item>> {
+        self.file.read_blocking(move |connection| reader::least_recently_used(connection, limit)).await
+    }
+
+    async fn expired_used(&self, lag: Duration, limit: usize) -> Result<Vec<Item>> {
+        let expired = ttl::Expired::at(self.clock.now(), lag);
+        self.file.read_blocking(move |connection| reader::expired_used(connection, expired, limit)).await
+    }
+
+    async fn usage(&self) -> Result<Option<TableUsage>> {
+        let used_rows = self.file.read_inline(|connection| reader::counter(connection, "used rows")).await?;
+        Ok(Some(TableUsage { used_rows, file: Some(self.file.usage().await?) }))
     }
 }

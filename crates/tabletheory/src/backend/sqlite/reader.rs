@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use parking_lot::{Mutex, MutexGuard};
+use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 use tokio::sync::Semaphore;
 
 use super::error::BackendError;
-use super::file::SqliteFile;
+use super::file::{Opened, SqliteFile};
+use super::place::{self, Beside, FileId};
 use super::row::{COLUMNS, decode};
 use crate::backend::PageBuilder;
 use crate::cond::Comparison;
@@ -26,30 +27,46 @@ const IDLE_CONNECTIONS: usize = 16;
 pub(super) struct Readers {
     file: SqliteFile,
     busy_timeout: Duration,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Idle>,
     /// Limits concurrent reads on the blocking pool, each of which has a connection and so open files.
     permits: Semaphore,
 }
 
+/// The connections that nobody uses, all of one file.
+#[derive(Debug)]
+struct Idle {
+    id: FileId,
+    beside: Beside,
+    connections: Vec<Connection>,
+    /// How often another file took the place of the one before.
+    replacements: u64,
+}
+
+/// Why a read failed.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    /// The file with this identity is damaged, or does not have its name any more. The writer may replace it.
+    Lost {
+        id: FileId,
+        error: Error,
+    },
+    Other(Error),
+}
+
 impl Readers {
-    pub(super) fn new(file: SqliteFile, busy_timeout: Duration) -> Self {
-        Readers { file, busy_timeout, idle: Mutex::default(), permits: Semaphore::new(IDLE_CONNECTIONS) }
+    /// Reads the file of this connection.
+    pub(super) fn new(file: SqliteFile, opened: &Opened, replacements: u64, busy_timeout: Duration) -> Self {
+        let Opened { id, beside, .. } = *opened;
+        let idle = Mutex::new(Idle { id, beside, connections: Vec::new(), replacements });
+        Readers { file, busy_timeout, idle, permits: Semaphore::new(IDLE_CONNECTIONS) }
     }
 
-    /// Reads on this thread, or on tokio's blocking pool if the file is locked.
-    pub(super) async fn read_inline<T, F>(self: &Arc<Self>, read: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Fn(&Connection) -> Result<T, BackendError> + Send + 'static,
-    {
-        match self.try_read(&read) {
-            Some(result) => result,
-            None => self.read_blocking(read).await,
-        }
+    pub(super) fn file(&self) -> &SqliteFile {
+        &self.file
     }
 
     /// Reads on tokio's blocking pool, where it waits while the file is locked.
-    pub(super) async fn read_blocking<T, F>(self: &Arc<Self>, read: F) -> Result<T>
+    pub(super) async fn read_blocking<T, F>(self: &Arc<Self>, read: F) -> Result<T, ReadError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, BackendError> + Send + 'static,
@@ -63,56 +80,130 @@ impl Readers {
         runtime
             .spawn_blocking(move || readers.blocking_read(read))
             .await
-            .map_err(|cause| Error::unavailable("the read was aborted").caused_by(cause))?
+            .map_err(|cause| ReadError::Other(Error::unavailable("the read was aborted").caused_by(cause)))?
     }
 
     /// Reads without waiting for other processes; `None` if the file is locked.
     pub(super) fn try_read<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, BackendError>,
-    ) -> Option<Result<T>> {
+    ) -> Option<Result<T, ReadError>> {
         match self.with_connection(read) {
-            Err(error) if error.is_busy() => None,
-            result => Some(result.map_err(|error| error.into_error(&self.file))),
+            Err((error, _)) if error.is_busy() => None,
+            result => Some(result.map_err(|(error, id)| self.read_error(error, id))),
         }
     }
 
     /// Reads, and waits while the file is locked. Must not be called on an async thread.
-    fn blocking_read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, BackendError>) -> Result<T> {
+    fn blocking_read<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, BackendError>,
+    ) -> Result<T, ReadError> {
         self.with_connection(|connection| {
             connection.busy_timeout(self.busy_timeout)?;
             let result = read(connection);
             connection.busy_timeout(Duration::ZERO)?;
             result
         })
-        .map_err(|error| error.into_error(&self.file))
+        .map_err(|(error, id)| self.read_error(error, id))
     }
 
+    /// Returns how often another file took the place of the one that was open. Fails if writes are lost, because the process
+    /// must not continue with the file that has the name now.
+    pub(super) fn replacements(&self) -> Result<u64> {
+        let found = FileId::of(&self.file.path);
+        let (_closed, idle) = self.follow();
+        if found == Some(idle.id) || self.file.may_be_followed() {
+            return Ok(idle.replacements);
+        }
+        Err(self.file.lost())
+    }
+
+    fn read_error(&self, error: BackendError, id: FileId) -> ReadError {
+        let is_lost = error.is_damage() && self.file.is_replaceable();
+        let error = error.into_error(&self.file);
+        if is_lost { ReadError::Lost { id, error } } else { ReadError::Other(error) }
+    }
+
+    /// Calls `read` with a connection. An error comes with the file that was read.
     fn with_connection<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, BackendError>,
-    ) -> Result<T, BackendError> {
+    ) -> Result<T, (BackendError, FileId)> {
+        if self.file.is_read_only()
+            && let Ok(Some(opened)) = self.file.open_while_full()
+        {
+            return read(&opened.connection).map_err(|error| (error, opened.id));
+        }
+        let (id, connection) = self.connection()?;
+        let result = read(&connection).map_err(|error| (error, id))?;
+        let mut idle = self.idle.lock();
+        if idle.id == id && idle.connections.len() < IDLE_CONNECTIONS {
+            idle.connections.push(connection);
+        }
+        Ok(result)
+    }
+
+    fn connection(&self) -> Result<(FileId, Connection), (BackendError, FileId)> {
         // Not in the `match` itself, which would hold the lock while a file is opened.
-        let idle = self.idle.lock().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            // The file existed when the table was opened, so the cause is probably a limit of this process.
-            None => self.file.open_to_read().map_err(|error| match error.into_error(&self.file) {
-                error if error.kind() == Kind::Invalid => Error::unavailable(format!(
+        let (id, idle) = {
+            let (_closed, mut idle) = self.follow();
+            (idle.id, idle.connections.pop())
+        };
+        if let Some(connection) = idle {
+            return Ok((id, connection));
+        }
+        let opened = self.file.open_to_read().map_err(|error| (self.cannot_open(error), id))?;
+        let mut idle = self.idle.lock();
+        if opened.id == idle.id {
+            idle.beside = opened.beside;
+        } else if !self.file.may_be_followed() {
+            return Err((self.file.lost().into(), id));
+        }
+        Ok((opened.id, opened.connection))
+    }
+
+    /// Continues with the file that has the name now, if this process may do so. Returns the connections to the file before.
+    fn follow(&self) -> (Vec<Connection>, MutexGuard<'_, Idle>) {
+        let found = FileId::of(&self.file.path).filter(|_| self.file.is_replaceable());
+        let mut idle = self.idle.lock();
+        let closed = match found {
+            // The directory is compared only if that matters.
+            Some(other) if other != idle.id && self.file.may_be_followed() => {
+                if let Err(error) = place::leave(&self.file, idle.beside) {
+                    tracing::warn!(%error, "the log of a file that was replaced is still there");
+                }
+                idle.id = other;
+                idle.replacements += 1;
+                std::mem::take(&mut idle.connections)
+            }
+            _ => Vec::new(),
+        };
+        (closed, idle)
+    }
+
+    fn cannot_open(&self, error: BackendError) -> BackendError {
+        if error.is_busy() || error.is_damage() {
+            return error;
+        }
+        match error.into_error(&self.file) {
+            error if error.kind() == Kind::Invalid => {
+                // The file existed when the table was opened.
+                if FileId::of(&self.file.path).is_none() {
+                    let missing = self.file.lost().caused_by(error);
+                    let is_replaceable = self.file.may_be_followed();
+                    return if is_replaceable { BackendError::Damage(missing) } else { missing.into() };
+                }
+                // The cause is probably a limit of this process.
+                Error::unavailable(format!(
                     "{} cannot be opened again for reading; this process may have too many open files",
                     self.file
                 ))
                 .caused_by(error)
-                .into(),
-                error => BackendError::from(error),
-            })?,
-        };
-        let result = read(&connection)?;
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_CONNECTIONS {
-            idle.push(connection);
+                .into()
+            }
+            error => error.into(),
         }
-        Ok(result)
     }
 }
 
@@ -120,7 +211,7 @@ pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Item>, Ba
     let mut statement =
         connection.prepare_cached("SELECT pk, sk, item, crc FROM item WHERE pk = ?1 AND sk = ?2")?;
     let mut rows = statement.query([&key.pk, &key.sk])?;
-    rows.next()?.map(decode).transpose()
+    rows.next()?.map(|row| decode(connection, row)).transpose()
 }
 
 pub(super) fn query(connection: &Connection, query: &Query) -> Result<Page, BackendError> {
@@ -134,7 +225,7 @@ pub(super) fn query(connection: &Connection, query: &Query) -> Result<Page, Back
     }
     let mut statement = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM item WHERE {conditions} ORDER BY sk {direction}"))?;
-    page(statement.query(params_from_iter(values))?, query.limit)
+    page(connection, statement.query(params_from_iter(values))?, query.limit)
 }
 
 pub(super) fn scan(connection: &Connection, scan: &Scan) -> Result<Page, BackendError> {
@@ -144,13 +235,17 @@ pub(super) fn scan(connection: &Connection, scan: &Scan) -> Result<Page, Backend
     };
     let mut statement =
         connection.prepare_cached(&format!("SELECT {COLUMNS} FROM item {condition} ORDER BY pk, sk"))?;
-    page(statement.query(params_from_iter(values))?, scan.limit)
+    page(connection, statement.query(params_from_iter(values))?, scan.limit)
 }
 
-fn page(mut rows: rusqlite::Rows<'_>, limit: Option<usize>) -> Result<Page, BackendError> {
+fn page(
+    connection: &Connection,
+    mut rows: rusqlite::Rows<'_>,
+    limit: Option<usize>,
+) -> Result<Page, BackendError> {
     let mut page = PageBuilder::new(limit);
     while let Some(row) = rows.next()?
-        && page.push(decode(row)?)?
+        && page.push(decode(connection, row)?)?
     {}
     Ok(page.finish())
 }
@@ -161,6 +256,62 @@ pub(super) fn count_expired(connection: &Connection, expired: Expired) -> Result
         connection.prepare_cached("SELECT count(*) FROM item WHERE ttl > ?1 AND ttl <= ?2")?;
     let rows: i64 = statement.query_row([expired.after, expired.until], |row| row.get(0))?;
     Ok(rows.unsigned_abs())
+}
+
+/// Returns up to this many rows that have expired according to the index on `ttl`.
+pub(super) fn expired(
+    connection: &Connection,
+    expired: Expired,
+    most: u32,
+) -> Result<Vec<Item>, BackendError> {
+    let mut statement = connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM item WHERE ttl > ?1 AND ttl <= ?2 LIMIT ?3"))?;
+    let mut rows = statement.query(params![expired.after, expired.until, most])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(decode(connection, row)?);
+    }
+    Ok(found)
+}
+
+/// Reads rows in the order of their last use, using the index on it.
+pub(super) fn least_recently_used(connection: &Connection, limit: usize) -> Result<Vec<Item>, BackendError> {
+    let sql = format!("SELECT {COLUMNS} FROM item WHERE used_at IS NOT NULL ORDER BY used_at");
+    some(connection, connection.prepare_cached(&sql)?.query([])?, limit)
+}
+
+/// Reads expired rows that are in the order of use, using the index on `ttl`.
+pub(super) fn expired_used(
+    connection: &Connection,
+    expired: Expired,
+    limit: usize,
+) -> Result<Vec<Item>, BackendError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM item INDEXED BY item_ttl
+         WHERE ttl > ?1 AND ttl <= ?2 AND used_at IS NOT NULL ORDER BY ttl"
+    );
+    some(connection, connection.prepare_cached(&sql)?.query([expired.after, expired.until])?, limit)
+}
+
+/// Reads a counter that triggers keep.
+pub(super) fn counter(connection: &Connection, name: &str) -> Result<u64, BackendError> {
+    let mut statement = connection.prepare_cached("SELECT n FROM counter WHERE name = ?1")?;
+    Ok(statement.query_row([name], |row| row.get::<_, i64>(0))?.unsigned_abs())
+}
+
+/// Reads rows up to a limit.
+fn some(
+    connection: &Connection,
+    mut rows: rusqlite::Rows<'_>,
+    limit: usize,
+) -> Result<Vec<Item>, BackendError> {
+    let mut items = Vec::new();
+    while items.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        items.push(decode(connection, row)?);
+    }
+    Ok(items)
 }
 
 /// Checks the file with SQLite and every row with its checksum; returns the number of rows.
@@ -179,7 +330,12 @@ pub(super) fn verify(connection: &Connection) -> Result<u64, BackendError> {
     let mut rows = statement.query([])?;
     let mut count = 0;
     while let Some(row) = rows.next()? {
-        decode(row)?;
+        let item = decode(connection, row)?;
+        if item.is_damaged() {
+            let context =
+                format!("the row {} is damaged; delete it, so that it is written again", item.key()?);
+            return Err(Error::corrupt(context).into());
+        }
         count += 1;
     }
     Ok(count)
@@ -231,14 +387,16 @@ fn end_of_prefix(prefix: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::backend::sqlite::error::failure;
+    use crate::backend::sqlite::file::OnCorruption;
     use rusqlite::ffi;
 
     const BUSY_TIMEOUT: Duration = Duration::from_millis(1234);
 
     fn readers(directory: &tempfile::TempDir) -> Readers {
-        let file = SqliteFile::new(directory.path().join("table.db"), &crate::backend::sqlite::TABLE);
-        drop(file.open_to_write(Duration::ZERO).expect("a new file"));
-        Readers::new(file, BUSY_TIMEOUT)
+        let path = directory.path().join("table.db");
+        let file = SqliteFile::new(path, &crate::backend::sqlite::TABLE, OnCorruption::Refuse);
+        let opened = file.open_to_write(Duration::ZERO).expect("a new file");
+        Readers::new(file, &opened, 0, BUSY_TIMEOUT)
     }
 
     #[test]
@@ -265,7 +423,7 @@ mod tests {
             assert_eq!(readers.try_read(timeout).expect("not busy").expect("a read"), 0);
             assert_eq!(readers.blocking_read(timeout).expect("a read"), BUSY_TIMEOUT.as_millis());
         }
-        assert_eq!(readers.idle.lock().len(), 1, "all reads share one connection");
+        assert_eq!(readers.idle.lock().connections.len(), 1, "all reads share one connection");
     }
 
     #[test]

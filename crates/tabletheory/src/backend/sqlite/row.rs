@@ -1,6 +1,6 @@
 //! Conversion between an [`Item`] and its columns, with a checksum to detect damage.
 
-use rusqlite::Row;
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::error::BackendError;
 use crate::error::Error;
@@ -16,23 +16,42 @@ pub(super) fn encode(key: &Key, item: &Item) -> (String, u32) {
     (text, crc)
 }
 
-/// Returns the item, or [`Kind::Corrupt`](crate::Kind::Corrupt) if the checksum does not match.
-pub(super) fn decode(row: &Row<'_>) -> Result<Item, BackendError> {
+/// Returns the item, or [`Item::damaged`] if the checksum does not match.
+///
+/// Fails if the row is not the one with this key: then the file is damaged, and not only this row.
+pub(super) fn decode(connection: &Connection, row: &Row<'_>) -> Result<Item, BackendError> {
     let pk = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
     let sk = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-    let text = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
-    let crc: i64 = row.get(3)?;
     let key = Key::new(pk, sk);
-    let damaged = || {
-        Error::corrupt(format!(
-            "the row {key} is damaged; restore the file from a backup, or delete the row so that it is written again"
-        ))
-    };
-    if i64::from(checksum(pk, sk, text)) != crc {
-        return Err(damaged().into());
+    if let (Ok(text), Ok(crc)) = (row.get_ref(2)?.as_str(), row.get::<_, i64>(3))
+        && i64::from(checksum(pk, sk, text)) == crc
+        && let Ok(item) = Item::from_json(text)
+    {
+        return Ok(item.with_key(&key));
     }
-    let item = Item::from_json(text).map_err(|cause| damaged().caused_by(cause))?;
-    Ok(item.with_key(&key))
+    check_key(connection, &key)?;
+    Ok(Item::damaged(&key))
+}
+
+/// Fails if the index on the keys leads from a key to a row with another key. Each of the two rows would be written in place
+/// of the other.
+fn check_key(connection: &Connection, key: &Key) -> Result<(), BackendError> {
+    // Files of earlier versions have no such index, and no row numbers.
+    let Ok(mut find) = connection.prepare_cached("SELECT rowid FROM item WHERE pk = ?1 AND sk = ?2") else {
+        return Ok(());
+    };
+    let Some(number) = find.query_row([&key.pk, &key.sk], |row| row.get::<_, i64>(0)).optional()? else {
+        return Err(mismatch(key));
+    };
+    let mut read = connection.prepare_cached("SELECT pk, sk FROM item WHERE rowid = ?1")?;
+    let is_same = |row: &Row<'_>| {
+        Ok(row.get_ref(0)?.as_str() == Ok(&key.pk) && row.get_ref(1)?.as_str() == Ok(&key.sk))
+    };
+    if read.query_row([number], is_same)? { Ok(()) } else { Err(mismatch(key)) }
+}
+
+fn mismatch(key: &Key) -> BackendError {
+    BackendError::Damage(Error::corrupt(format!("the index of the table does not match the row {key}")))
 }
 
 /// Covers the parts, separated by a byte that does not occur in UTF-8.

@@ -1,13 +1,14 @@
-//! Deletes expired rows periodically.
+//! Deletes expired rows and client tokens periodically.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use rusqlite::{Transaction, params};
+use rusqlite::Transaction;
 
-use super::SweepSettings;
+use super::error::BackendError;
 use super::worker::Worker;
 use super::writer::{ApplyError, Queue, Work};
+use super::{SweepSettings, commit, reader, token};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ttl;
@@ -15,7 +16,7 @@ use crate::ttl;
 /// Number of expired rows that are deleted in one transaction, before other writers continue.
 const SWEEP_ROWS: u32 = 200;
 
-/// The deletion of some rows that expired at least this long ago.
+/// The deletion of some rows that expired at least this long ago, and of some expired client tokens.
 pub(super) struct Sweep {
     pub(super) lag: Duration,
 }
@@ -24,7 +25,7 @@ pub(super) struct Sweep {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Swept {
     pub(super) rows: u64,
-    /// Whether more rows may have expired.
+    /// Whether more rows or tokens may have expired.
     pub(super) more: bool,
 }
 
@@ -33,16 +34,27 @@ impl Work for Sweep {
 
     fn apply(&self, transaction: &Transaction<'_>, now: Timestamp) -> Result<Swept, ApplyError> {
         let expired = ttl::Expired::at(now, self.lag);
-        let delete = || {
-            let mut statement = transaction.prepare_cached(
-                "DELETE FROM item WHERE (pk, sk) IN
-                 (SELECT pk, sk FROM item WHERE ttl > ?1 AND ttl <= ?2 LIMIT ?3)",
-            )?;
-            statement.execute(params![expired.after, expired.until, SWEEP_ROWS])
-        };
-        let rows = delete().map_err(|error: rusqlite::Error| ApplyError::WhileWriting(error.into()))?;
-        tracing::debug!(rows, "deleted expired rows");
-        Ok(Swept { rows: rows as u64, more: rows == SWEEP_ROWS as usize })
+        let found = reader::expired(transaction, expired, SWEEP_ROWS).map_err(ApplyError::BeforeWriting)?;
+        let more = found.len() == SWEEP_ROWS as usize;
+        let mut rows = 0;
+        for item in found {
+            let write = || -> Result<bool, BackendError> {
+                let key = item.key()?;
+                // The column `ttl` has no checksum: only a row that says so itself has expired, unless it cannot be read.
+                let has_expired = item.is_damaged() || expired.includes(&item);
+                if has_expired {
+                    commit::delete(transaction, &key)?
+                } else {
+                    commit::put(transaction, &key, &item)?
+                }
+                Ok(has_expired)
+            };
+            rows += u64::from(write().map_err(ApplyError::WhileWriting)?);
+        }
+        // Commits delete them too, but none comes while the table is idle.
+        let tokens = token::delete_expired(transaction, now, SWEEP_ROWS).map_err(ApplyError::WhileWriting)?;
+        tracing::debug!(rows, tokens, "deleted expired rows and client tokens");
+        Ok(Swept { rows, more: more || tokens == SWEEP_ROWS as usize })
     }
 }
 

@@ -10,8 +10,8 @@ use crate::txn::ClientToken;
 
 /// Number of expired tokens that are deleted for each new one.
 const DELETED_PER_INSERT: u32 = 2;
-/// Number of buckets before a token expires: an hour, much longer than the window, because clocks of processes differ.
-const RETAINED_BUCKETS: u32 = 12;
+/// Number of buckets before a token expires: two cover the window, and one the difference between the clocks of two processes.
+const RETAINED_BUCKETS: u32 = 3;
 /// Length of a bucket in seconds.
 const BUCKET_SECONDS: i64 = 300;
 
@@ -46,20 +46,30 @@ pub(super) fn record(
     digest: &[u8; 32],
     now: Timestamp,
 ) -> Result<(), BackendError> {
-    let mut first = transaction.prepare_cached("SELECT min(bucket) FROM token")?;
-    let first: Option<i64> = first.query_row([], |row| row.get(0))?;
-    let oldest = bucket(now) - i64::from(RETAINED_BUCKETS);
-    // Checked first, because a DELETE with a subquery creates a temporary table even if nothing is deleted.
-    if first.is_some_and(|first| first < oldest) {
-        let mut delete = transaction.prepare_cached(
-            "DELETE FROM token WHERE (bucket, token) IN (SELECT bucket, token FROM token WHERE bucket < ?1 LIMIT ?2)",
-        )?;
-        delete.execute(params![oldest, DELETED_PER_INSERT])?;
-    }
+    delete_expired(transaction, now, DELETED_PER_INSERT)?;
     let mut insert = transaction
         .prepare_cached("REPLACE INTO token (bucket, token, at, digest) VALUES (?1, ?2, ?3, ?4)")?;
     insert.execute(params![bucket(now), token.as_str(), now.seconds(), digest])?;
     Ok(())
+}
+
+/// Deletes at most this many expired tokens, and returns how many.
+pub(super) fn delete_expired(
+    transaction: &Transaction<'_>,
+    now: Timestamp,
+    most: u32,
+) -> Result<usize, BackendError> {
+    let mut first = transaction.prepare_cached("SELECT min(bucket) FROM token")?;
+    let first: Option<i64> = first.query_row([], |row| row.get(0))?;
+    let oldest = bucket(now) - i64::from(RETAINED_BUCKETS);
+    // Checked first, because a DELETE with a subquery creates a temporary table even if nothing is deleted.
+    if first.is_none_or(|first| first >= oldest) {
+        return Ok(0);
+    }
+    let mut delete = transaction.prepare_cached(
+        "DELETE FROM token WHERE (bucket, token) IN (SELECT bucket, token FROM token WHERE bucket < ?1 LIMIT ?2)",
+    )?;
+    Ok(delete.execute(params![oldest, most])?)
 }
 
 fn bucket(now: Timestamp) -> i64 {

@@ -1,17 +1,19 @@
 //! Writing: one thread that commits all waiting work with one write to disk (group commit).
 
+use std::io;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rusqlite::{Connection, Transaction};
+use rusqlite::Transaction;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::SqliteSettings;
-use super::error::BackendError;
-use super::file::{SqliteFile, begin};
+use super::error::{BackendError, is_storage_full};
+use super::file::{Opened, SqliteFile, begin};
+use super::place::{self, FileId};
 use super::worker::Worker;
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Kind, Result};
@@ -47,26 +49,49 @@ pub(super) struct Writer {
 
 /// The sending side of the queue.
 #[derive(Clone, Debug)]
-pub(super) struct Queue(mpsc::Sender<Box<dyn Job>>);
+pub(super) struct Queue(mpsc::Sender<Message>);
+
+/// A task of the thread.
+#[derive(Debug)]
+enum Message {
+    Commit(Box<dyn Job>),
+    Renew(Renewal),
+}
+
+/// A reader could not read the file with this identity.
+#[derive(Debug)]
+struct Renewal {
+    id: FileId,
+    cause: String,
+    done: oneshot::Sender<Result<()>>,
+}
 
 impl Writer {
     pub(super) fn start(
-        connection: Connection,
+        opened: Opened,
         file: SqliteFile,
         settings: &SqliteSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let (queue, jobs) = mpsc::channel(settings.queue);
-        let mut thread = WriterThread { connection, file, busy_timeout: settings.busy_timeout, clock };
+        let mut thread = WriterThread { opened, file, busy_timeout: settings.busy_timeout, clock };
         let group = settings.group;
         let worker = Worker::spawn("tabletheory-writer", move || thread.run(jobs, group))?;
         Ok(Writer { queue: Queue(queue), _worker: worker })
     }
 
+    /// Lets the thread replace a file that cannot be read, unless it has another one open already.
+    pub(super) async fn renew(&self, id: FileId, cause: String) -> Result<()> {
+        let (done, result) = oneshot::channel();
+        let renewal = Message::Renew(Renewal { id, cause, done });
+        self.queue.0.send(renewal).await.map_err(|_| stopped())?;
+        result.await.map_err(|_| stopped())?
+    }
+
     /// Waits until the work is committed.
     pub(super) async fn submit<W: Work>(&self, work: W) -> Result<W::Outcome> {
         let (job, result) = submitted(work);
-        self.queue.0.send(job).await.map_err(|_| stopped())?;
+        self.queue.0.send(Message::Commit(job)).await.map_err(|_| stopped())?;
         result.await.map_err(|_| outcome_unknown())?
     }
 
@@ -79,7 +104,7 @@ impl Queue {
     /// Like [`Writer::submit`], for threads that may block.
     pub(super) fn blocking_submit<W: Work>(&self, work: W) -> Result<W::Outcome> {
         let (job, result) = submitted(work);
-        self.0.blocking_send(job).map_err(|_| stopped())?;
+        self.0.blocking_send(Message::Commit(job)).map_err(|_| stopped())?;
         result.blocking_recv().map_err(|_| outcome_unknown())?
     }
 }
@@ -136,32 +161,84 @@ impl<W: Work> Job for Submitted<W> {
 
 /// The state of the thread.
 struct WriterThread {
-    connection: Connection,
+    opened: Opened,
     file: SqliteFile,
     busy_timeout: Duration,
     clock: Arc<dyn Clock>,
 }
 
 impl WriterThread {
-    fn run(&mut self, mut jobs: mpsc::Receiver<Box<dyn Job>>, max_group: usize) {
+    fn run(&mut self, mut messages: mpsc::Receiver<Message>, max_group: usize) {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let polls = if processors > 1 { POLLS_BEFORE_SLEEP } else { POLLS_ON_ONE_PROCESSOR };
-        let mut group = Vec::new();
-        while let Some(first) = next_job(&mut jobs, polls) {
-            group.push(first);
+        let (mut group, mut renewals) = (Vec::new(), Vec::new());
+        while let Some(first) = next_message(&mut messages, polls) {
+            let mut add = |message| match message {
+                Message::Commit(job) => group.push(job),
+                Message::Renew(renewal) => renewals.push(renewal),
+            };
+            add(first);
             // Callers that wait for this processor can add to the group.
             thread::yield_now();
-            while group.len() < max_group
-                && let Ok(job) = jobs.try_recv()
-            {
-                group.push(job);
+            for _ in 1..max_group {
+                let Ok(message) = messages.try_recv() else { break };
+                add(message);
             }
-            let results = self.commit_all(&mut group);
+            for renewal in renewals.drain(..) {
+                let renewed = self.renew(&renewal);
+                // The receiver may have been dropped.
+                let _ = renewal.done.send(renewed);
+            }
+            if group.is_empty() {
+                continue;
+            }
+            let results = self.commit_in_place(&mut group);
             // Only now: a refusal can depend on other work of the group.
             for (job, result) in group.drain(..).zip(results) {
                 job.finish(result.err());
             }
         }
+    }
+
+    /// Commits work. If the file turns out to be damaged, or does not have its name any more, the work is committed in the file
+    /// that takes its place: what is written to any other file is lost.
+    fn commit_in_place(&mut self, group: &mut [Box<dyn Job>]) -> Vec<Result<()>> {
+        let results = self.commit_all(group);
+        let damage = |result: &Result<()>| {
+            let error = result.as_ref().err().filter(|error| error.kind() == Kind::Corrupt)?;
+            Some(error.to_string())
+        };
+        match self.replace_if_lost(results.iter().find_map(damage).as_deref()) {
+            Ok(false) => results,
+            Ok(true) => self.commit_all(group),
+            Err(error) => group.iter().map(|_| Err(duplicate(&error))).collect(),
+        }
+    }
+
+    fn renew(&mut self, renewal: &Renewal) -> Result<()> {
+        if self.opened.id == renewal.id {
+            self.replace_if_lost(Some(&renewal.cause))?;
+        }
+        Ok(())
+    }
+
+    /// Opens the file that takes the place of the one that is open, if that is damaged or does not have its name any more.
+    /// Returns whether it did.
+    fn replace_if_lost(&mut self, damage: Option<&str>) -> Result<bool> {
+        let is_in_place = FileId::of(&self.file.path) == Some(self.opened.id);
+        match damage {
+            None if is_in_place => return Ok(false),
+            // The caller gets the error.
+            Some(_) if is_in_place && !self.file.is_replaceable() => return Ok(false),
+            _ if !self.file.may_be_followed() => return Err(self.file.lost()),
+            Some(cause) if is_in_place => place::set_aside(&self.file, Some(self.opened.id), cause)?,
+            _ => {
+                place::leave(&self.file, self.opened.beside)?;
+                tracing::error!("{} was replaced or removed; continuing with what is there now", self.file);
+            }
+        }
+        self.opened = self.file.open_or_replace(self.busy_timeout)?.0;
+        Ok(true)
     }
 
     /// Commits work together or, if some of it makes that impossible, each by itself.
@@ -177,9 +254,14 @@ impl WriterThread {
     }
 
     fn commit_together(&mut self, group: &mut [Box<dyn Job>]) -> Result<Vec<Result<()>>, GroupError> {
+        if self.file.is_read_only() {
+            self.opened = self.file.open_to_write(self.busy_timeout).map_err(GroupError::All)?;
+            self.file.set_read_only(false);
+            tracing::info!("there is room on the disk: {} is written again", self.file);
+        }
         let file = &self.file;
         let now = self.clock.now();
-        let transaction = begin(&self.connection, self.busy_timeout)
+        let transaction = begin(&self.opened.connection, self.busy_timeout)
             .map_err(|error| GroupError::All(BackendError::from(error).into_error(file)))?;
         let mut results = Vec::with_capacity(group.len());
         for job in group {
@@ -200,19 +282,19 @@ impl WriterThread {
     }
 }
 
-/// Returns the next job, `None` once all senders are dropped.
+/// Returns the next message, `None` once all senders are dropped.
 ///
 /// Polls first: a caller that awaits each commit sends the next one within microseconds, and waking this thread
 /// would cost a third of the time of a commit.
-fn next_job(jobs: &mut mpsc::Receiver<Box<dyn Job>>, polls: u32) -> Option<Box<dyn Job>> {
+fn next_message(messages: &mut mpsc::Receiver<Message>, polls: u32) -> Option<Message> {
     for _ in 0..polls {
-        match jobs.try_recv() {
-            Ok(job) => return Some(job),
+        match messages.try_recv() {
+            Ok(message) => return Some(message),
             Err(TryRecvError::Empty) => std::hint::spin_loop(),
             Err(TryRecvError::Disconnected) => return None,
         }
     }
-    jobs.blocking_recv()
+    messages.blocking_recv()
 }
 
 /// Why a group was not committed. Nothing was written, unless the kind of the error says otherwise.
@@ -234,20 +316,22 @@ fn commit_error(error: rusqlite::Error, file: &SqliteFile) -> Error {
         .caused_by(error)
 }
 
-/// Copies an error for each job of a group, without its source.
+/// Copies an error for each job of a group. Of its source, only that the disk is full is kept.
 fn duplicate(error: &Error) -> Error {
-    Error::new(error.kind(), error.to_string())
+    let copy = Error::new(error.kind(), error.to_string());
+    if is_storage_full(error) { copy.caused_by(io::Error::from(io::ErrorKind::StorageFull)) } else { copy }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::backend::sqlite::error::failure;
+    use crate::backend::sqlite::file::OnCorruption;
     use rusqlite::ffi;
 
     #[test]
     fn only_an_io_error_of_a_commit_has_an_unknown_outcome() {
-        let file = SqliteFile::new("table.db".into(), &crate::backend::sqlite::TABLE);
+        let file = SqliteFile::new("table.db".into(), &crate::backend::sqlite::TABLE, OnCorruption::Refuse);
         for (code, kind) in [
             (ffi::SQLITE_IOERR, Kind::Unknown),
             (ffi::SQLITE_IOERR_FSYNC, Kind::Unknown),
