@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use facetheory::protocol::Lock;
 use parking_lot::Mutex;
-use tabletheory::{Commit, Consistency, Item, Key, MemoryTable, Result, Table as _, Txn, Write};
+use tabletheory::{Commit, Consistency, Item, Key, MemoryTable, Page, Query, Result, Table as _, Txn, Write};
 
 use crate::mutant::Mutant;
 
@@ -40,6 +40,16 @@ impl MutantTable {
 
     pub(crate) fn rows(&self) -> &MemoryTable {
         &self.rows
+    }
+
+    pub(crate) async fn query(&self, query: &Query) -> Result<Page> {
+        let mut page = self.rows.query(query).await?;
+        // Only the check of a replaced body reads all rows of a page.
+        let is_check = page.next.is_none() && query.clone().limit(1) == Query::of(query.pk()).limit(1);
+        if is_check && self.mutant == Some(Mutant::BlindCheck) {
+            page.items.clear();
+        }
+        Ok(page)
     }
 
     pub(crate) async fn commit(&self, txn: &Txn) -> Result<Commit> {
@@ -95,6 +105,18 @@ impl MutantTable {
                 self.rows.commit(&Txn::new(unfenced)).await
             }
             (Some(Mutant::IgnoredTag), Transaction::Tag) => Ok(Commit::Done),
+            (Some(Mutant::UncountedTag), Transaction::Tag) => {
+                let tag = txn.writes()[0].key();
+                let before = self.row(tag).await;
+                let commit = self.rows.commit(txn).await?;
+                if let (Some(before), Some(mut after)) = (before, self.row(tag).await)
+                    && let Some(seq) = before.get("seq")
+                {
+                    after.set("seq", seq.clone());
+                    self.put(tag.clone(), after).await;
+                }
+                Ok(commit)
+            }
             (Some(Mutant::LostFeedEntries), Transaction::FeedEntry) => Ok(Commit::Done),
             (Some(Mutant::EternalLock), Transaction::Acquisition(lock)) => match self.row(lock).await {
                 Some(held) => Ok(Commit::Refused { index: txn.writes().len() - 1, seen: Some(held) }),

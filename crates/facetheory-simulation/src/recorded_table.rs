@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use facetheory::testing::{ObservedTable, TableHooks};
-use tabletheory::{Commit, Consistency, Item, Key, Result, Table, Txn};
+use tabletheory::{Commit, Consistency, Item, Key, Page, Query, Result, Table, Txn};
 
 use crate::checker::Checker;
 use crate::mutant_table::{IN_MEMORY, MutantTable};
@@ -47,6 +47,10 @@ impl Recorder {
 impl TableHooks for Recorder {
     fn table(&self) -> &dyn Table {
         self.table.rows()
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page> {
+        self.table.query(query).await
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {

@@ -189,12 +189,7 @@ impl<'w> Worker<'w> {
             Some(meta) => {
                 let tags: Vec<Tag> = meta.generation.content.tags.iter().flat_map(Tag::new).collect();
                 let epochs = store.epochs(&tags, Some(&page.tenant)).await.ok()?;
-                let margin = if self.world.mutant == Some(Mutant::NoSkewMargin) {
-                    Duration::ZERO
-                } else {
-                    SKEW_MARGIN
-                };
-                Some(meta.freshness_with(&epochs, store.now(), margin))
+                Some(meta.freshness_with(&epochs, store.now(), SKEW_MARGIN))
             }
         };
         self.world.checker.row_read(page, &baseline, meta.as_ref(), freshness);

@@ -31,7 +31,7 @@ pub mod testing;
 
 #[cfg(feature = "http")]
 pub use self::http::{
-    CacheHint, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, QueuedRegeneration,
+    CacheHint, ClientAddress, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, QueuedRegeneration,
     RegenerationQueue, Rejected, RequestOrigin, ResolvedRequest, Route, Routes, TenantFrom, is_valid_host,
     remove_hop_by_hop_headers,
 };
@@ -47,7 +47,7 @@ pub use engine::{
 };
 pub use environment::Environment;
 pub use error::{Error, Kind, Result};
-pub use gc::{GcOptions, GcReport};
+pub use gc::{EvictionReport, GcOptions, GcReport};
 pub use pages::diff::{BodyDiff, Compared, Diff, FieldDiff, Side};
 pub use pages::policy::{Contention, Mode, OtherDeployment, Policy};
 pub use pages::reason::RegenerateReason;
@@ -57,6 +57,7 @@ pub use protocol::cache_key::CacheKey;
 pub use protocol::invalidate::{Invalidated, InvalidationMode};
 pub use protocol::key::{KeyScheme, PageKey, Tenant};
 pub use protocol::publish::History;
+pub use protocol::quota::{Demand, FileSystem, Quota, StoreUsage};
 pub use protocol::request::IdempotentRequest;
 pub use protocol::retention::Retention;
 pub use protocol::rollback::RolledBack;

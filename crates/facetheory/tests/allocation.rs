@@ -178,10 +178,10 @@ fn the_memory_tier_holds_no_more_than_it_counts() {
 /// body, and the rest for the key, the tasks that requests share, the entry in memory, and the response.
 #[cfg(all(feature = "http", feature = "sqlite"))]
 const MOST_OF_A_READ: u64 = 200;
-/// The most allocations of a miss. 304 were measured: it looks for the page, takes the lease, renders, stores the body,
-/// publishes, and responds.
+/// The most allocations of a miss. 394 were measured: it looks for the page, takes the lease, reads the counts of its tags,
+/// renders, stores the body, publishes, and responds.
 #[cfg(all(feature = "http", feature = "sqlite"))]
-const MOST_OF_A_MISS: u64 = 320;
+const MOST_OF_A_MISS: u64 = 410;
 
 /// Counts what the thread of the requests allocates. The threads that write to SQLite are not counted.
 #[test]

@@ -8,7 +8,7 @@ use facetheory::protocol::{
 };
 use facetheory::{Bodies, CacheKey, Isr, KeyScheme, PageKey, PageStore, Pages, Tag, Tenant};
 use tabletheory::{
-    Consistency, Item, Key, ManualClock, MemoryTable, Table as _, Timestamp, Txn, Value, Write,
+    Consistency, Item, Key, ManualClock, MemoryTable, SeededRandom, Table as _, Timestamp, Txn, Value, Write,
 };
 
 struct Vector {
@@ -42,7 +42,7 @@ fn again(role: &str, item: &Item) -> Item {
         "REQ#" => Request::read(item).expect(role).to_item(),
         "TAG" => Epoch::read(item).expect(role).to_item(),
         "FEED#" => FeedEntry::read(item).expect(role).to_item(),
-        // It has no type; another test writes it.
+        // They have no type; another test writes them.
         "PROBE" => item.clone(),
         other => panic!("no row has the role {other}"),
     }
@@ -187,12 +187,13 @@ async fn rows_that_belong_to_no_page_are_written_as_in_the_file() {
     };
     let clock = Arc::new(ManualClock::at(Timestamp::from_seconds(1_700_000_000)));
     let table = Arc::new(MemoryTable::with_clock(clock));
-    let store = PageStore::new(table.clone());
+    let store = PageStore::new(table.clone()).with_random(Arc::new(SeededRandom::new(1)));
     let bound = of("REQ#, which binds the idempotency key order-7 to one request");
     let hash = bound.get("request_hash").and_then(Value::as_str).expect("a hash");
     assert!(store.bind_request("order-7", hash).await.expect("no error"));
+    store.invalidate_tag(&Tag::new("sport").expect("a tag"), None).await.expect("no error");
     Isr::new(Pages::new(store, Bodies::memory())).check_table_write().await.expect("no error");
-    for row in [bound, of("the row that readiness checks rewrite")] {
+    for row in [bound, of("the row that readiness checks rewrite"), of("a tag, as we write it")] {
         let key = row.key().expect("a key");
         assert_eq!(table.get(&key, Consistency::Strong).await.expect("a read"), Some(row), "{key}");
     }

@@ -8,6 +8,9 @@ use super::{Checker, State};
 use crate::stats::Counter;
 use crate::violation::Invariant;
 
+/// How long a process may use the metadata that it has read: `metadata_max_age`, and the timeouts of the table and of bodies.
+pub(crate) const READER_MILLIS: i64 = 1000 + 2000 + 10_000;
+
 /// A body that was stored.
 #[derive(Debug)]
 pub(crate) struct Object {
@@ -44,6 +47,14 @@ impl Checker {
         state.ensure(row.is_none(), Invariant::NoMissingBody, || {
             format!("{s3_key} was deleted although {row:?} refers to it")
         });
+        // Workers delete the bodies of versions at once, and their readers render a page whose body is missing.
+        if let Some(replaced) = state.replaced_millis.get(s3_key).filter(|_| state.clients.has_renders()) {
+            let retained = state.elapsed_millis - replaced;
+            state.count(Counter::DeletedReplaced);
+            state.ensure(retained >= READER_MILLIS, Invariant::RetainedForReaders, || {
+                format!("{s3_key} was deleted {retained} ms after it was replaced")
+            });
+        }
     }
 
     /// A body was deleted or changed on purpose.

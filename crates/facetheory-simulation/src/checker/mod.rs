@@ -20,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tabletheory::{Clock as _, Item, Key, Timestamp};
 
 use self::body::Object;
+pub(crate) use self::body::READER_MILLIS;
 use self::client::ClientHistory;
 pub(crate) use self::client::{ClientRequest, Invalidation};
 use self::page::PageHistory;
@@ -44,10 +45,12 @@ pub(crate) struct State {
     request_expiries: BTreeMap<Key, u64>,
     pages: BTreeMap<String, PageHistory>,
     objects: BTreeMap<String, Object>,
+    /// When `META` ceased to refer to each body, since the start of the simulation.
+    replaced_millis: BTreeMap<String, i64>,
     /// When the last acknowledged invalidation of each tag was requested.
     tags: BTreeMap<Key, Timestamp>,
     /// The lease token of each operation.
-    tokens: BTreeMap<String, String>,
+    tokens: BTreeMap<String, Vec<String>>,
     /// When the render of each token started.
     starts: BTreeMap<String, Timestamp>,
     /// When the render of each published body started, for versions that a rollback restores.

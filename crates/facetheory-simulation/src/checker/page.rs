@@ -125,7 +125,7 @@ impl State {
         let page = self.pages.entry(pk.to_owned()).or_default();
         let number = page.grants.len() as u64 + 1;
         let reused = page.grants.insert(lock.lease_token.clone(), (number, owner.clone())).is_some();
-        self.tokens.insert(owner.clone(), lock.lease_token.clone());
+        self.tokens.entry(owner.clone()).or_default().push(lock.lease_token.clone());
         *self.clients.grants.entry((owner.clone(), pk.to_owned())).or_default() += 1;
         self.note(format!("{} grant {number} to {owner}", short(pk)));
         self.count(Counter::Granted);
@@ -144,6 +144,9 @@ impl State {
         let version = |meta: Option<&Meta>| meta.and_then(|meta| meta.version);
         let moved = old.is_none_or(|old| old.generation.s3_key != meta.generation.s3_key);
         let (was, is) = (version(old), version(Some(meta)));
+        if let Some(old) = old.filter(|_| moved) {
+            self.replaced_millis.insert(old.generation.s3_key.clone(), self.elapsed_millis);
+        }
         if let Some(token) = publisher(before, after) {
             // An unchanged page is extended by an update of META alone, and the lock is released after it.
             let extended = !moved && changed.iter().all(|row| row.key.sk == "META");

@@ -24,7 +24,7 @@ impl Checker {
     pub(crate) fn render_started(&self, owner: &str) {
         let mut state = self.state();
         let now = state.now();
-        if let Some(token) = state.tokens.get(owner).cloned() {
+        if let Some(token) = state.tokens.get(owner).and_then(|tokens| tokens.last()).cloned() {
             state.starts.insert(token, now);
         }
     }
@@ -157,7 +157,8 @@ impl Checker {
 
 impl State {
     fn has_published(&self, owner: &str) -> bool {
-        let token = self.tokens.get(owner);
-        token.is_some_and(|token| self.pages.values().any(|page| page.publishers.contains(token)))
+        // A put of `LOCK` that it had given up may be granted after it has published with a later token.
+        let mut tokens = self.tokens.get(owner).into_iter().flatten();
+        tokens.any(|token| self.pages.values().any(|page| page.publishers.contains(token)))
     }
 }

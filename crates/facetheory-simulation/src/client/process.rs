@@ -7,6 +7,7 @@ use facetheory::protocol::EpochTerms;
 use facetheory::{GetResult, Isr, PageStore, Pages, Policy, Render, RenderContext, RenderError, Rendered};
 
 use super::config::{ProcessConfig, TABLE_TIMEOUT};
+use crate::checker::READER_MILLIS;
 use crate::checker::{Checker, ClientRequest, Invalidation};
 use crate::mutant::Mutant;
 use crate::mutant_table::HUNG;
@@ -16,6 +17,8 @@ use crate::world::{SimPage, World};
 
 /// Clocks differ by up to two seconds, so a page rendered that soon after an invalidation counts as rendered before it.
 const SKEW_MARGIN: Duration = Duration::from_secs(2);
+/// How long engines retain replaced bodies: somewhat longer than readers may need them.
+const REPLACED_RETENTION: Duration = Duration::from_millis(READER_MILLIS.unsigned_abs() + 1000);
 /// The first random stream of the processes.
 const PROCESSES: u64 = 500;
 
@@ -56,12 +59,18 @@ impl<'w> Process<'w> {
                 .with_announcements(config.feed.is_some())
                 .with_random(random.clone())
         };
+        let replaced_retention = match world.mutant {
+            Some(Mutant::EarlyDeletion) => Duration::ZERO,
+            _ => REPLACED_RETENTION,
+        };
+        let table_timeout = if world.mutant == Some(Mutant::HungTable) { HUNG } else { TABLE_TIMEOUT };
         let engine = |store, memory| {
             let pages = Pages::new(store, world.bodies.clone()).with_random(random.clone());
             let builder = Isr::builder(pages)
                 .memory(memory)
                 .metadata_max_age(config.metadata_max_age)
-                .table_timeout(TABLE_TIMEOUT)
+                .replaced_retention(Some(replaced_retention))
+                .table_timeout(table_timeout)
                 .random(random.clone());
             let builder = match config.feed {
                 Some(feed) => builder.feed(feed),

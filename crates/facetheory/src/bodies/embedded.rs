@@ -5,12 +5,11 @@
 //! bodies is used again; `cargo bench -p facetheory --bench bodies` compares both. Large objects stay in files, because
 //! SQLite would write them twice. Files of any size are read, so that directories of earlier versions stay valid.
 
+use std::fmt;
 use std::future::ready;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fmt, io};
 
 use async_trait::async_trait;
 use bytes::{Buf as _, Bytes};
@@ -23,8 +22,9 @@ use object_store::{
     ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload,
     PutResult, Result,
 };
-use parking_lot::Mutex;
-use tabletheory::{BlobInfo, Kind, SqliteBlobs, Timestamp};
+use tabletheory::{
+    BlobInfo, FileUsage, Kind, OnCorruption, SqliteBlobs, SqliteSettings, SystemClock, Timestamp,
+};
 
 /// The SQLite file in the directory.
 const FILE: &str = "bodies.db";
@@ -40,75 +40,31 @@ pub(super) struct Verified;
 /// Objects below a directory.
 #[derive(Debug)]
 pub(super) struct EmbeddedObjects {
-    directory: PathBuf,
-    blobs: Mutex<BlobFile>,
+    blobs: Arc<SqliteBlobs>,
     files: Arc<LocalFileSystem>,
 }
 
-/// The open SQLite file.
-#[derive(Clone, Debug)]
-struct BlobFile {
-    blobs: Arc<SqliteBlobs>,
-    /// Distinguishes this file from one that another process has begun in its place.
-    inode: u64,
-}
-
-impl BlobFile {
-    fn open(path: &FilePath) -> tabletheory::Result<Self> {
-        let blobs = Arc::new(SqliteBlobs::open(path)?);
-        Ok(BlobFile { blobs, inode: inode(path) })
-    }
-}
-
 impl EmbeddedObjects {
-    /// Opens the directory, which must exist. A damaged SQLite file is set aside.
+    /// Opens the directory, which must exist. A damaged SQLite file is set aside: its bodies are rendered again.
     pub(super) fn open(directory: &FilePath, files: LocalFileSystem) -> tabletheory::Result<Self> {
-        let path = directory.join(FILE);
-        let opened = BlobFile::open(&path).or_else(|error| match error.kind() {
-            Kind::Corrupt => set_aside(&path, &error).and_then(|()| BlobFile::open(&path)),
-            _ => Err(error),
-        })?;
-        Ok(EmbeddedObjects {
-            directory: directory.to_owned(),
-            blobs: Mutex::new(opened),
-            files: Arc::new(files),
-        })
+        let settings = SqliteSettings::default().on_corruption(OnCorruption::Replace);
+        let blobs = SqliteBlobs::open_with(directory.join(FILE), &settings, Arc::new(SystemClock))?;
+        Ok(EmbeddedObjects { blobs: Arc::new(blobs), files: Arc::new(files) })
     }
 
     fn blobs(&self) -> Arc<SqliteBlobs> {
-        self.blobs.lock().blobs.clone()
+        self.blobs.clone()
     }
 
-    /// Stores a small object. If the SQLite file turns out to be damaged, it is set aside, and a new one is begun: its bodies
-    /// are rendered again.
-    async fn put_blob(&self, name: &str, bytes: Bytes, mode: &PutMode) -> tabletheory::Result<bool> {
+    /// The size of the SQLite file, and the bytes of the other files.
+    pub(super) async fn usage(&self) -> tabletheory::Result<(FileUsage, u64)> {
         let blobs = self.blobs();
-        match put(&blobs, name, bytes.clone(), mode).await {
-            Err(error) if error.kind() == Kind::Corrupt => {
-                let blobs = self.replace(&blobs, &error)?;
-                put(&blobs, name, bytes, mode).await
-            }
-            stored => stored,
-        }
+        Ok((blobs.usage().await?, blobs.recorded_bytes().await?))
     }
 
-    /// Returns the file in place of one that is damaged.
-    fn replace(
-        &self,
-        damaged: &Arc<SqliteBlobs>,
-        error: &tabletheory::Error,
-    ) -> tabletheory::Result<Arc<SqliteBlobs>> {
-        let path = self.directory.join(FILE);
-        let mut current = self.blobs.lock();
-        // If this fails, another request has already replaced the file.
-        if Arc::ptr_eq(&current.blobs, damaged) {
-            // If this fails, another process has already replaced the file.
-            if current.inode == inode(&path) {
-                set_aside(&path, error)?;
-            }
-            *current = BlobFile::open(&path)?;
-        }
-        Ok(current.blobs.clone())
+    /// Returns up to this many bytes that deleted objects have left to the disk.
+    pub(super) async fn shrink(&self, bytes: u64) -> tabletheory::Result<()> {
+        self.blobs().shrink(bytes).await
     }
 }
 
@@ -117,33 +73,6 @@ async fn put(blobs: &SqliteBlobs, name: &str, bytes: Bytes, mode: &PutMode) -> t
         PutMode::Create => blobs.create(name, bytes).await,
         _ => blobs.replace(name, bytes).await.map(|()| true),
     }
-}
-
-/// Renames a damaged SQLite file to `bodies.db.damaged`, overwriting an earlier one.
-fn set_aside(path: &FilePath, error: &tabletheory::Error) -> tabletheory::Result<()> {
-    for suffix in ["", "-wal", "-shm"] {
-        let mut from = path.as_os_str().to_owned();
-        from.push(suffix);
-        let mut to = path.as_os_str().to_owned();
-        to.push(".damaged");
-        to.push(suffix);
-        match std::fs::rename(&from, &to) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                let context = format!("{error}; it cannot be renamed, so no new file can be begun");
-                return Err(tabletheory::Error::new(Kind::Corrupt, context).caused_by(cause));
-            }
-            _ => {}
-        }
-    }
-    tracing::error!(
-        %error,
-        "the file of bodies is damaged: it is now {FILE}.damaged, and the pages in it are rendered again"
-    );
-    Ok(())
-}
-
-fn inode(path: &FilePath) -> u64 {
-    std::fs::metadata(path).map_or(0, |file| file.ino())
 }
 
 impl fmt::Display for EmbeddedObjects {
@@ -157,9 +86,12 @@ impl ObjectStore for EmbeddedObjects {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let is_small = payload.content_length() <= MAX_BLOB_BYTES;
         if !is_small || !options.attributes.is_empty() || matches!(options.mode, PutMode::Update(_)) {
+            // Before the file, so that a crash between the two leaves no file that is not counted.
+            let length = payload.content_length() as u64;
+            self.blobs().record_file(location.as_ref(), length).await.map_err(generic)?;
             return self.files.put_opts(location, payload, options).await;
         }
-        match self.put_blob(location.as_ref(), Bytes::from(payload), &options.mode).await {
+        match put(&self.blobs, location.as_ref(), Bytes::from(payload), &options.mode).await {
             Ok(true) => Ok(PutResult { e_tag: None, version: None, extensions: Default::default() }),
             Ok(false) => {
                 let source = "an object with this name is in the file of small objects".into();
@@ -178,8 +110,12 @@ impl ObjectStore for EmbeddedObjects {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        let blob = match self.blobs().get(location.as_ref()).await {
+        let blob = match self.blobs.get(location.as_ref()).await {
             Ok(Some(blob)) => blob,
+            Ok(None) if !may_be_file(location) => {
+                let source = "the name is too long for a file".into();
+                return Err(Error::NotFound { path: location.to_string(), source });
+            }
             Ok(None) => return self.files.get_opts(location, options).await,
             // A damaged object counts as missing, so that it is stored again.
             Err(cause) if cause.kind() == Kind::Corrupt => {
@@ -212,7 +148,11 @@ impl ObjectStore for EmbeddedObjects {
                 let (blobs, files) = (blobs.clone(), files.clone());
                 async move {
                     if !blobs.delete(location.as_ref()).await.map_err(generic)? {
-                        files.delete(&location).await?;
+                        let deleted = files.delete(&location).await;
+                        if matches!(deleted, Ok(()) | Err(Error::NotFound { .. })) {
+                            blobs.forget_file(location.as_ref()).await.map_err(generic)?;
+                        }
+                        deleted?;
                     }
                     Ok(location)
                 }
@@ -348,6 +288,14 @@ fn directory(object: &ObjectMeta) -> Path {
     let mut parts: Vec<_> = object.location.parts().collect();
     parts.pop();
     Path::from_iter(parts)
+}
+
+/// Whether a file can have this name. Opening a longer one is an error that looks like a failure of the disk.
+fn may_be_file(location: &Path) -> bool {
+    /// The longest name below the directory. A path of Linux has at most 4,096 bytes.
+    const MAX_BYTES: usize = 3_000;
+    const MAX_PART_BYTES: usize = 255;
+    location.as_ref().len() <= MAX_BYTES && location.parts().all(|part| part.as_ref().len() <= MAX_PART_BYTES)
 }
 
 /// Whether this is the SQLite file, or one that SQLite has put beside it.

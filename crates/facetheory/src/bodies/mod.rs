@@ -12,17 +12,21 @@ pub(crate) mod probe;
 #[cfg(feature = "s3")]
 mod s3;
 pub(crate) mod s3_key;
+mod staging;
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Attributes, GetResult, ObjectStore, ObjectStoreExt as _};
-use tabletheory::{Random, Timestamp};
+use tabletheory::{FileUsage, Random, Timestamp};
 
 use self::create::{Created, create};
 use self::pointer::Pointers;
-use self::s3_key::new_s3_key;
+use self::s3_key::{S3Key, new_s3_key};
 use crate::error::{Error, Result};
 use crate::protocol::{Content, PageKey, digest::sha256_hex};
 
@@ -58,6 +62,24 @@ pub struct Bodies {
     has_metadata: bool,
     /// Whether objects are listed in the order of their keys, so that a listing can be resumed.
     pub(crate) lists_in_order: bool,
+    /// The length of the longest body that is read; 0 means unlimited.
+    max_bytes: Arc<AtomicU64>,
+    /// The directory of files, if bodies are files.
+    directory: Option<Arc<std::path::Path>>,
+    /// The embedded object store, if this is one.
+    #[cfg(feature = "sqlite")]
+    embedded: Option<Arc<embedded::EmbeddedObjects>>,
+}
+
+/// The result of reading a body whose length had to be admitted.
+#[derive(Debug)]
+pub(crate) enum ReadBody<P> {
+    /// The body, and the permit to read it.
+    Found(Body, P),
+    /// There is none, or it is damaged.
+    Missing,
+    /// Its length was not admitted.
+    Refused,
 }
 
 /// A body that was stored by [`Bodies::put`].
@@ -176,9 +198,25 @@ impl Bodies {
     /// # Ok(()) }
     /// ```
     pub async fn get(&self, s3_key: &str, digest: Option<&str>) -> Result<Option<Body>> {
+        Ok(match self.get_admitted(s3_key, digest, async |_| Some(())).await? {
+            ReadBody::Found(body, ()) => Some(body),
+            ReadBody::Missing | ReadBody::Refused => None,
+        })
+    }
+
+    /// Like [`get`](Self::get), but reads a body only if `admit` returns a permit for its length.
+    pub(crate) async fn get_admitted<P, F>(
+        &self,
+        s3_key: &str,
+        digest: Option<&str>,
+        admit: impl Fn(u64) -> F,
+    ) -> Result<ReadBody<P>>
+    where
+        F: Future<Output = Option<P>>,
+    {
         let paths = self.paths(s3_key);
         if paths.is_empty() {
-            tracing::warn!(s3_key, "a row has an S3 key that is not valid in this store");
+            tabletheory::warn_limited!(s3_key, "a row has an S3 key that is not valid in this store");
         }
         let unreadable = |cause| unavailable("a body cannot be read", cause);
         for path in &paths {
@@ -190,14 +228,29 @@ impl Bodies {
                 Err(cause) => return Err(unreadable(cause)),
             };
             let (attributes, is_verified) = (found.attributes.clone(), is_verified(&found));
-            let bytes = found.bytes().await.map_err(unreadable)?;
-            if !is_verified && digest.is_some_and(|digest| digest != self::digest(&bytes)) {
-                tracing::warn!(s3_key, "a body is damaged: its digest differs from the one in its row");
+            let (length, limit) = (found.meta.size, self.max_bytes.load(Ordering::Relaxed));
+            if limit > 0 && length > limit {
+                tracing::warn!(s3_key, length, limit, "a body is damaged: it is longer than any page may be");
                 continue;
             }
-            return Ok(Some(Body::with_metadata(bytes, &attributes)));
+            let Some(permit) = admit(length).await else { return Ok(ReadBody::Refused) };
+            let bytes = found.bytes().await.map_err(unreadable)?;
+            if !is_verified && digest.is_some_and(|digest| digest != self::digest(&bytes)) {
+                tabletheory::warn_limited!(
+                    s3_key,
+                    "a body is damaged: its digest differs from the one in its row"
+                );
+                continue;
+            }
+            return Ok(ReadBody::Found(Body::with_metadata(bytes, &attributes), permit));
         }
-        Ok(None)
+        Ok(ReadBody::Missing)
+    }
+
+    /// Lets bodies of up to this length be read. Longer ones count as damaged, and their bytes are not read. Without a call,
+    /// the length is not limited.
+    pub(crate) fn allow_length(&self, bytes: u64) {
+        self.max_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Deletes a body. It is not an error if it does not exist.
@@ -226,6 +279,31 @@ impl Bodies {
         Ok(())
     }
 
+    /// The size of the file of small bodies, and the bytes of large ones; `None` if that is not known.
+    pub(crate) async fn usage(&self) -> Result<Option<(FileUsage, u64)>> {
+        #[cfg(feature = "sqlite")]
+        if let Some(embedded) = &self.embedded {
+            return Ok(Some(embedded.usage().await?));
+        }
+        Ok(None)
+    }
+
+    /// Returns up to this many bytes that deleted bodies have left to the disk.
+    pub(crate) async fn shrink(&self, bytes: u64) -> Result<()> {
+        #[cfg(feature = "sqlite")]
+        if let Some(embedded) = &self.embedded {
+            embedded.shrink(bytes).await?;
+        }
+        let _ = bytes;
+        Ok(())
+    }
+
+    /// The directory of the page for which the body with this S3 key was stored; `None` if it is not a body of ours.
+    pub(crate) fn directory_of(&self, s3_key: &str) -> Option<String> {
+        let directory = |path: &Path| Some(S3Key::parse(&self.prefix, path.as_ref())?.directory.to_owned());
+        self.paths(s3_key).iter().find_map(directory)
+    }
+
     /// The attributes of the object of a body, if objects can have any.
     fn attributes(&self, content: &Content) -> Attributes {
         if self.has_metadata { metadata::attributes(content) } else { Attributes::new() }
@@ -234,6 +312,29 @@ impl Bodies {
     /// The objects that an S3 key from a row may name; none for a text that could lead out of the store.
     fn paths(&self, s3_key: &str) -> Vec<Path> {
         pointer::objects(s3_key, &self.prefix, self.root.as_deref())
+    }
+
+    /// Deletes the files that interrupted writes have left and that are older than `cutoff`, and returns how many. A dry run only
+    /// counts them.
+    pub(crate) async fn delete_staged(&self, cutoff: Timestamp, dry_run: bool) -> Result<u64> {
+        let Some(directory) = self.directory.clone() else { return Ok(0) };
+        let prefix = self.prefix.clone();
+        let cutoff = UNIX_EPOCH + Duration::from_millis(u64::try_from(cutoff.millis()).unwrap_or(0));
+        let delete = move || staging::delete_staged(&directory, &prefix, cutoff, dry_run);
+        let deleted = tokio::task::spawn_blocking(delete).await.map_err(io::Error::other).flatten();
+        deleted.map_err(|cause| {
+            Error::bodies_unavailable(
+                "incomplete files of bodies cannot be deleted; check the directory of bodies",
+            )
+            .caused_by(cause)
+        })
+    }
+
+    /// The key of the object that an S3 key from a row names, if it has the form that this store writes; `None` for an object
+    /// that another service may have stored.
+    pub(crate) fn own_key(&self, s3_key: &str) -> Option<String> {
+        let full = [s3_key.to_owned(), format!("{}{s3_key}", self.prefix)];
+        full.into_iter().find(|key| S3Key::parse(&self.prefix, key).is_some())
     }
 
     fn is_below_prefix(&self, path: &Path) -> bool {

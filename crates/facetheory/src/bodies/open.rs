@@ -42,12 +42,16 @@ impl Bodies {
     #[must_use]
     pub fn over(objects: Arc<dyn ObjectStore>) -> Self {
         Bodies {
+            max_bytes: Arc::default(),
             objects,
             prefix: PREFIX.into(),
             root: None,
             pointers: Pointers::default(),
             has_metadata: true,
             lists_in_order: false,
+            directory: None,
+            #[cfg(feature = "sqlite")]
+            embedded: None,
         }
     }
 
@@ -73,9 +77,15 @@ impl Bodies {
         let files = LocalFileSystem::new_with_prefix(directory).map_err(|cause| unusable(cause.into()))?;
         // Each page has a directory, which is removed with its last file.
         let files = files.with_fsync(true).with_automatic_cleanup(true);
+        let place = Some(directory.into());
         #[cfg(feature = "sqlite")]
-        let files = super::embedded::EmbeddedObjects::open(directory, files)?;
-        Ok(Bodies { has_metadata: false, ..Bodies::over(Arc::new(files)) })
+        {
+            let embedded = Arc::new(super::embedded::EmbeddedObjects::open(directory, files)?);
+            let bodies = Bodies::over(embedded.clone());
+            Ok(Bodies { has_metadata: false, directory: place, embedded: Some(embedded), ..bodies })
+        }
+        #[cfg(not(feature = "sqlite"))]
+        Ok(Bodies { has_metadata: false, directory: place, ..Bodies::over(Arc::new(files)) })
     }
 
     /// Bodies at an address: `memory:`, `file:DIRECTORY` or, with the feature `s3`, `s3://bucket/prefix`.

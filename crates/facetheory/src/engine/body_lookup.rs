@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use super::circuit_breaker::Permit;
 use super::memory::{Entry, Metadata, MetadataCheck};
+use super::metrics::MemoryUse;
 use super::single_flight::Flight;
-use super::{CachedPage, Engine, Phase};
+use super::{BypassReason, CachedPage, Engine, FailedStore, Phase};
+use crate::bodies::ReadBody;
 use crate::protocol::Meta;
-use crate::{Error, Kind, PageKey};
+use crate::{Body, Error, Kind, PageKey};
 
 /// How long a lookup waits for a newer body if memory has an older copy. A healthy store responds sooner.
 const NEWER_BODY_TIMEOUT: Duration = Duration::from_millis(200);
@@ -28,11 +30,22 @@ pub(super) enum BodyLookup {
     Pending,
     /// The body could not be read.
     Unreachable,
+    /// The body does not fit into the memory budget now.
+    MemoryFull,
 }
 
 impl BodyLookup {
     pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
         if let BodyLookup::Found(entry) = self { Some(entry) } else { None }
+    }
+
+    /// Why the body was not read although it may be there.
+    pub(super) fn failure(&self) -> Option<BypassReason> {
+        match self {
+            BodyLookup::Unreachable => Some(BypassReason::Unreachable(FailedStore::Bodies)),
+            BodyLookup::MemoryFull => Some(BypassReason::MemoryFull),
+            BodyLookup::Found(_) | BodyLookup::None | BodyLookup::Missing | BodyLookup::Pending => None,
+        }
     }
 }
 
@@ -84,9 +97,8 @@ impl Engine {
                 waiting.await.unwrap_or(BodyLookup::Pending)
             }
         };
-        let (BodyLookup::Unreachable | BodyLookup::Pending, Some(older)) = (&body, &known) else {
-            return body;
-        };
+        let is_unread = matches!(body, BodyLookup::Pending) || body.failure().is_some();
+        let Some(older) = known.as_ref().filter(|_| is_unread) else { return body };
         if !meta.may_have_expired(older.page.generation(), self.pages.store().skew()) {
             self.mark_superseded(page, older, meta, *check).await;
             return body;
@@ -126,16 +138,25 @@ impl Engine {
 
     async fn read_object(self: &Arc<Self>, page: &PageKey, metadata: &Arc<Metadata>) -> BodyLookup {
         let meta = &metadata.meta;
-        let body = self.pages.body(meta).await;
+        let budget = &self.memory.budget;
+        let body = self.pages.admitted_body(meta, |length| budget.acquire(length)).await;
         if body.is_ok() {
             self.bodies_breaker.record_success();
         }
         match body {
-            Ok(Some(body)) => {
-                let read = CachedPage::new(meta.clone(), body);
+            Ok(ReadBody::Found(body, permit)) => {
+                // From here on the body has a permit of its own.
+                let bytes = budget.count_body(body.bytes);
+                drop(permit);
+                let read = CachedPage::new(meta.clone(), Body { bytes, ..body });
                 BodyLookup::Found(self.insert(page, Entry::with_metadata(read.into(), metadata.clone())))
             }
-            Ok(None) => {
+            Ok(ReadBody::Refused) => {
+                self.metrics.memory_full(MemoryUse::Body);
+                BodyLookup::MemoryFull
+            }
+            Ok(ReadBody::Missing) if self.is_replaced(page, meta).await => BodyLookup::Missing,
+            Ok(ReadBody::Missing) => {
                 let s3_key = &meta.generation.s3_key;
                 let context = format!("the body {s3_key} is missing or damaged; the page is rendered again");
                 self.metrics.incident(Phase::Body, page, &Error::new(Kind::Corrupt, context));
@@ -147,6 +168,14 @@ impl Engine {
                 BodyLookup::Unreachable
             }
         }
+    }
+
+    /// Whether the table names another body by now, so that it is no fault that this one is missing. A process that relies on
+    /// the change feed may hold the metadata of a page longer than replaced bodies are stored.
+    async fn is_replaced(&self, page: &PageKey, meta: &Meta) -> bool {
+        let view = self.within_table_timeout(self.pages.store().lookup(page)).await;
+        let current = view.ok().and_then(|view| view.meta);
+        current.is_some_and(|current| current.generation.s3_key != meta.generation.s3_key)
     }
 
     /// Stores an entry again after another check, with the metadata that was read.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tabletheory::{Random, SystemRandom};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::circuit_breaker::{CircuitBreaker, WriteBreakers};
@@ -21,14 +22,19 @@ use super::{Engine, Feed, Incident, Isr};
 use crate::Pages;
 
 const MEMORY: u64 = 128 * 1024 * 1024;
+const MEMORY_IN_FLIGHT: u64 = 64 * 1024 * 1024;
 const BACKGROUND_RENDERS: usize = 64;
 const BACKGROUND_QUEUE: usize = 1024;
 /// Pages that are compressed at the same time: few, so that requests are not slowed down.
 const COMPRESSIONS: usize = 1;
 /// Pages that are compressed or wait for it.
 const COMPRESSION_QUEUE: usize = 128;
+/// How much longer a write of the table may take than a read.
+const WRITE_TIMEOUT_FACTOR: u32 = 5;
 /// Requests that continue after their client disconnected.
 const DETACHED: usize = 256;
+/// How long a body stays after it was replaced: longer than any reader uses an older pointer.
+const REPLACED_RETENTION: Duration = Duration::from_secs(600);
 
 /// Builds an [`Isr`] with other settings than the defaults.
 ///
@@ -51,6 +57,7 @@ const DETACHED: usize = 256;
 pub struct IsrBuilder {
     engine: Engine,
     memory: u64,
+    memory_in_flight: u64,
 }
 
 fn permits(permits: usize) -> Arc<Semaphore> {
@@ -60,13 +67,14 @@ fn permits(permits: usize) -> Arc<Semaphore> {
 impl IsrBuilder {
     pub(super) fn new(pages: Pages) -> Self {
         let engine = Engine {
-            pages,
+            pages: pages.with_replaced_retention(Some(REPLACED_RETENTION)),
             metadata_max_age: Duration::from_secs(1),
             table_timeout: Duration::from_secs(2),
             deployment: None,
             policy_version: None,
             // These two are replaced once their size and their random numbers are known.
-            memory: Memory::new(0, &SystemRandom, Arc::default()),
+            memory: Memory::new(0, 0, &SystemRandom, Arc::default()),
+            uses: super::Uses::default(),
             recent_lookups: RecentLookups::new(&SystemRandom),
             feed: FeedWatch::new(),
             table_breaker: CircuitBreaker::default(),
@@ -86,10 +94,12 @@ impl IsrBuilder {
             compression_queue: permits(COMPRESSION_QUEUE),
             detached: permits(DETACHED),
             writing_pending: AtomicBool::new(false),
+            deleting_replaced: AtomicBool::new(false),
+            stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             cancellation: Mutex::default(),
         };
-        IsrBuilder { engine, memory: MEMORY }
+        IsrBuilder { engine, memory: MEMORY, memory_in_flight: MEMORY_IN_FLIGHT }
     }
 
     /// The pages that the engine will serve. Changes that are made through them, and not through the engine, are noticed
@@ -114,6 +124,21 @@ impl IsrBuilder {
     /// ```
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
+        self
+    }
+
+    /// Sets the bytes of bodies in flight, besides those of the [pages in memory](Self::memory): bodies that are being read from
+    /// the origin or from the object storage, or compressed, and pages that were evicted while clients still read them. 64 MiB
+    /// by default. Memory that pages do not use is used for bodies in flight too. A page that does not fit is not cached:
+    /// requests for it get [`BypassReason::MemoryFull`](crate::BypassReason::MemoryFull).
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.memory(48 * 1024 * 1024).memory_in_flight(16 * 1024 * 1024);
+    /// # }
+    /// ```
+    pub fn memory_in_flight(mut self, bytes: u64) -> Self {
+        self.memory_in_flight = bytes;
         self
     }
 
@@ -155,7 +180,8 @@ impl IsrBuilder {
         self
     }
 
-    /// Sets how long the table may take to respond before it counts as unreachable; two seconds by default.
+    /// Sets how long the table may take to respond before it counts as unreachable; two seconds by default. A write may take
+    /// five times as long, since a disk has to store it; after that its outcome is unknown.
     ///
     /// ```no_run
     /// # fn f(builder: facetheory::IsrBuilder) {
@@ -206,6 +232,22 @@ impl IsrBuilder {
         self
     }
 
+    /// Sets how long a body stays after another one has replaced it; ten minutes by default, and never shorter than a lease of
+    /// its page. With `None`, replaced bodies stay until [`Pages::gc`](crate::Pages::gc) deletes them.
+    ///
+    /// It must be longer than any process uses metadata after reading it, plus the timeouts of the table and of bodies. The
+    /// process that replaces a body deletes it. If the process ends before that, garbage collection does.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.replaced_retention(Some(std::time::Duration::from_secs(120)));
+    /// # }
+    /// ```
+    pub fn replaced_retention(mut self, retention: Option<Duration>) -> Self {
+        self.engine.pages = self.engine.pages.with_replaced_retention(retention);
+        self
+    }
+
     /// Sets a function that is called for each error, also for those that clients do not notice.
     ///
     /// ```no_run
@@ -238,9 +280,12 @@ impl IsrBuilder {
     /// # }
     /// ```
     #[must_use]
-    pub fn build(self) -> Isr {
+    pub fn build(mut self) -> Isr {
+        let store = self.engine.pages.store.clone();
+        let write_timeout = self.engine.table_timeout.saturating_mul(WRITE_TIMEOUT_FACTOR);
+        self.engine.pages.store = store.with_write_timeout(write_timeout);
         let changes = self.engine.pages.store().known_changes().clone();
-        let memory = Memory::new(self.memory, &*self.engine.random, changes);
+        let memory = Memory::new(self.memory, self.memory_in_flight, &*self.engine.random, changes);
         let recent_lookups = RecentLookups::new(&*self.engine.random);
         let engine = Arc::new(Engine { memory, recent_lookups, ..self.engine });
         engine.watch_feed(self.memory);

@@ -8,8 +8,9 @@ use bytes::Bytes;
 
 use super::Coding;
 use super::compression::CompressedForms;
+use super::memory_budget::COUNTED_BYTES_OVERHEAD;
 use crate::Body;
-use crate::protocol::{Generation, Meta};
+use crate::protocol::{Generation, Meta, SeenEpochs};
 
 /// A page as it is served: metadata and body.
 ///
@@ -52,12 +53,8 @@ impl CachedPage {
     /// The memory that is reserved for each header that `Vary` names.
     pub(crate) const DERIVED_BYTES_PER_VARY: usize = 32;
 
-    /// Copies the bytes of the body, unless they have a buffer of their own. A body that was read from a connection is often
-    /// a slice of a larger buffer, and would keep all of that buffer in memory.
+    /// A page whose body counts in the [`MemoryBudget`](super::MemoryBudget).
     pub(crate) fn new(meta: impl Into<Arc<Meta>>, body: Body) -> Self {
-        let mut bytes = Vec::from(body.bytes);
-        bytes.shrink_to_fit();
-        let body = Body { bytes: bytes.into(), ..body };
         let (compressed, is_being_compressed) = (OnceLock::new(), AtomicBool::new(false));
         CachedPage::with_body(meta, Arc::new(CachedBody { body, compressed, is_being_compressed }))
     }
@@ -143,6 +140,11 @@ impl CachedPage {
         forms.map_or(&[], Vec::as_slice)
     }
 
+    /// The bytes of the body and of its compressed forms.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.bytes().len() + self.compressed().iter().map(|(_, form)| form.len()).sum::<usize>()
+    }
+
     /// The bytes of memory that this page takes besides its metadata, with those that are reserved for the
     /// [derived value](Self::derived): the headers once more, parsed. Compressed forms count once they are ready.
     pub(super) fn weight(&self) -> usize {
@@ -153,13 +155,13 @@ impl CachedPage {
             let parsed = Self::DERIVED_BYTES_PER_HEADER + varying * Self::DERIVED_BYTES_PER_VARY;
             parsed + name.len() + value.len()
         };
-        self.bytes().len()
-            + self.compressed().iter().map(|(_, form)| form.len()).sum::<usize>()
+        self.body_bytes()
             + texts.map(String::capacity).sum::<usize>()
             + self.generation().content.headers.iter().map(derived).sum::<usize>()
             + Self::DERIVED_BYTES
             + size_of::<CachedPage>()
             + size_of::<CachedBody>()
+            + COUNTED_BYTES_OVERHEAD
     }
 }
 
@@ -171,6 +173,7 @@ pub(super) fn weight_of(meta: &Meta) -> usize {
     let headers = content.headers.iter();
     size_of::<Meta>()
         + page.s3_key.len()
+        + page.epochs.as_ref().map_or(0, SeenEpochs::weight)
         + texts.sum::<usize>()
         + headers.map(|(name, value)| name.len() + value.len() + 2 * size_of::<String>()).sum::<usize>()
         + content.tags.iter().map(|tag| tag.len() + size_of::<String>()).sum::<usize>()

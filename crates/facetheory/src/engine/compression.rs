@@ -10,7 +10,8 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use super::memory::Entry;
-use super::{CachedPage, Engine, Isr};
+use super::metrics::MemoryUse;
+use super::{CachedPage, Engine, Isr, MemoryBudget};
 use crate::PageKey;
 
 #[cfg(feature = "compression")]
@@ -38,14 +39,19 @@ pub(crate) enum Coding {
 /// The compressed forms of a body, at most one for each coding.
 pub(super) type CompressedForms = Vec<(Coding, Bytes)>;
 
-fn compress(bytes: &[u8]) -> CompressedForms {
+/// Compresses bytes with all codecs; `None` if a form may not fit into the memory budget.
+fn compress(bytes: &[u8], budget: &Arc<MemoryBudget>) -> Option<CompressedForms> {
     let limit = bytes.len() - bytes.len() / MIN_SAVING;
-    let compress = |(coding, codec): &(Coding, Codec)| {
-        let mut form = codec(bytes).filter(|form| form.len() < limit)?;
-        form.shrink_to_fit();
-        Some((*coding, Bytes::from(form)))
-    };
-    CODECS.iter().filter_map(compress).collect()
+    let mut forms = CompressedForms::new();
+    for (coding, codec) in CODECS {
+        // While a form is made, its buffer may become as long as the bytes.
+        let permit = budget.try_acquire(bytes.len() as u64)?;
+        if let Some(mut form) = codec(bytes).filter(|form| form.len() < limit) {
+            form.shrink_to_fit();
+            forms.push((*coding, permit.attach(form)));
+        }
+    }
+    Some(forms)
 }
 
 /// Whether a page of this type and size is worth compressing. Types that are compressed already (images, fonts,
@@ -121,9 +127,16 @@ impl Engine {
         self.tasks.spawn(async move {
             let Ok(_permit) = engine.compressions.clone().acquire_owned().await else { return };
             let bytes = entry.page.bytes().clone();
-            let compressing = tokio::task::spawn_blocking(move || compress(&bytes));
+            let budget = engine.memory.budget.clone();
+            let compressing = tokio::task::spawn_blocking(move || compress(&bytes, &budget));
             // Otherwise the process is stopping.
             let Some(Ok(forms)) = engine.abandon_token().run_until_cancelled(compressing).await else {
+                return;
+            };
+            let Some(forms) = forms else {
+                engine.metrics.memory_full(MemoryUse::Compression);
+                // It is tried again when a client accepts a compressed form.
+                entry.page.body.is_being_compressed.store(false, Ordering::Relaxed);
                 return;
             };
             // Nobody else sets it.
@@ -198,7 +211,9 @@ mod codec_tests {
     #[test]
     fn every_compressed_form_decompresses_to_the_page() {
         let page = "<p>hello</p>".repeat(1000).into_bytes();
-        let forms = compress(&page);
+        let budget = MemoryBudget::new(1 << 20);
+        let forms = compress(&page, &budget).expect("there is memory");
+        assert_eq!(budget.used(), forms.iter().map(|(_, form)| form.len() as u64).sum::<u64>());
         let codings: Vec<Coding> = forms.iter().map(|(coding, _)| *coding).collect();
         assert_eq!(codings, [Coding::Brotli, Coding::Zstd, Coding::Gzip]);
         let mut plain = Vec::new();
@@ -216,7 +231,16 @@ mod codec_tests {
         let random = tabletheory::SeededRandom::new(1);
         let noise: Vec<u8> =
             (0..1000).flat_map(|_| tabletheory::Random::next_u64(&random).to_le_bytes()).collect();
-        assert!(compress(&noise).is_empty());
-        assert!(compress(b"").is_empty());
+        let budget = MemoryBudget::new(1 << 20);
+        assert_eq!(compress(&noise, &budget), Some(Vec::new()));
+        assert_eq!(compress(b"", &budget), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_page_is_not_compressed_without_memory_for_all_forms() {
+        let page = "<p>hello</p>".repeat(1000).into_bytes();
+        let budget = MemoryBudget::new(page.len() as u64);
+        assert_eq!(compress(&page, &budget), None);
+        assert_eq!(budget.used(), 0, "nothing is left over");
     }
 }

@@ -6,7 +6,7 @@ use tabletheory::Timestamp;
 
 use super::CachedPage;
 use crate::protocol::{Freshness, Meta};
-use crate::{Mode, OtherDeployment, Policy, RegenerateReason};
+use crate::{Mode, OtherDeployment, PageKey, Policy, RegenerateReason};
 
 /// How a cached page may be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,11 @@ pub(crate) trait ReusePolicy: Sync {
     /// Whether a page that was just rendered, possibly for another request, is the one that this request selects.
     fn matches(&self, _page: &CachedPage) -> bool {
         true
+    }
+
+    /// The variant of a page that this request selects by the `Vary` of a response that was rendered for another request.
+    fn variant(&self, _page: &PageKey, _other: &CachedPage) -> Option<PageKey> {
+        None
     }
 
     /// Whether a page that was just rendered for another request may be served to this one, which waited for it.

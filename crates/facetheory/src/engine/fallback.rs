@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::memory::{Entry, MetadataCheck, Snapshot};
+use super::metrics::MemoryUse;
 use super::render::RenderOutcome;
 use super::render_fn::RenderFn;
 use super::serve::Request;
@@ -19,8 +20,8 @@ use crate::protocol::{Generation, Meta, ttl::seconds};
 use crate::{Body, Error, Kind, PageKey, Policy, Render, RenderContext, RenderError, Rendered, Result};
 
 /// The fetches that one request waits for. The first may have started before an invalidation that the request must see;
-/// the second starts after the request arrived.
-const MAX_FETCHES: u32 = 2;
+/// the second starts after the request arrived. A response with another `Vary` costs one more.
+const MAX_FETCHES: u32 = 3;
 
 /// How long a page that is not published is shared with requests that arrive later, at most: nobody invalidates it.
 const MAX_SHARED_AGE: Duration = Duration::from_secs(1);
@@ -35,6 +36,8 @@ pub(super) enum Fetched {
     Page(Arc<Entry>),
     /// The response is not cacheable.
     Declined,
+    /// The page does not fit into the memory budget now.
+    MemoryFull,
     /// The render failed.
     Failed(Arc<Error>),
 }
@@ -48,9 +51,10 @@ impl Request<'_> {
         reason: BypassReason,
         render: &mut Option<RenderFn>,
     ) -> Result<GetResult> {
-        let (engine, page) = (self.engine, self.page);
+        let engine = self.engine;
+        let mut page = self.page.clone();
         for _ in 0..MAX_FETCHES {
-            let is_declined = engine.render_failures.is_declined(page, engine.now());
+            let is_declined = engine.render_failures.is_declined(&page, engine.now());
             if is_declined {
                 break;
             }
@@ -60,17 +64,18 @@ impl Request<'_> {
                 render.is_some().then_some(|| engine.clone().fetch(page.clone(), policy, render.take()));
             let is_recent = |fetched: &Fetched| match fetched {
                 Fetched::Page(entry) => self.may_share(entry),
-                Fetched::Declined | Fetched::Failed(_) => false,
+                Fetched::Declined | Fetched::MemoryFull | Fetched::Failed(_) => false,
             };
             let (max_age, retained) = (engine.shared_max_age(), engine.retained_bytes.clone());
             let retain = move |fetched: &Fetched| retain(fetched, &retained, max_age);
-            let Some(mut flight) = engine.fetches.join_recent(engine, page, is_recent, retain, start) else {
+            let Some(mut flight) = engine.fetches.join_recent(engine, &page, is_recent, retain, start) else {
                 break;
             };
             let started = flight.started;
             let entry = match flight.result().await {
                 Some(Fetched::Page(entry)) => entry,
                 Some(Fetched::Declined) => return Ok(GetResult::Bypass(BypassReason::Declined)),
+                Some(Fetched::MemoryFull) => return Ok(GetResult::Bypass(BypassReason::MemoryFull)),
                 Some(Fetched::Failed(error)) => return Err(Error::shared(error)),
                 // The regeneration whose render this was had no page.
                 None => continue,
@@ -78,8 +83,15 @@ impl Request<'_> {
             if started || self.may_share(&entry) {
                 return Ok(self.unpublished(&entry, Some(reason), !started));
             }
-            if !self.reuse.is_shareable(&entry.page) || !self.reuse.matches(&entry.page) {
+            if !self.reuse.is_shareable(&entry.page) {
                 break;
+            }
+            if !self.reuse.matches(&entry.page) {
+                // Requests that select the same variant share a fetch of their own.
+                match self.reuse.variant(&page, &entry.page) {
+                    Some(variant) if variant.cache_key() != page.cache_key() => page = variant,
+                    _ => break,
+                }
             }
         }
         Ok(GetResult::Bypass(reason))
@@ -114,13 +126,18 @@ impl Engine {
     /// Calls the renderer without a lease.
     async fn fetch(self: Arc<Self>, page: PageKey, policy: Policy, render: Option<RenderFn>) -> Fetched {
         let before = self.memory.snapshot(&page, self.now());
-        let context = RenderContext { page: page.clone(), served: None, started: before.at, leased: false };
+        let context =
+            RenderContext { page: page.clone(), served: None, started: before.at.wall, leased: false };
         match self.render(render, context, &policy).await {
             Ok(RenderOutcome { publish: Render::Page(rendered), .. }) => {
                 match unpublished_page(*rendered, &policy, before) {
                     Some(entry) => Fetched::Page(entry),
                     None => Fetched::Declined,
                 }
+            }
+            Ok(RenderOutcome { rendered: Some(Render::MemoryFull), .. }) => {
+                self.metrics.memory_full(MemoryUse::Render);
+                Fetched::MemoryFull
             }
             Ok(RenderOutcome { rendered, .. }) => {
                 // A response that was for its client alone, such as a part of the page, says nothing about the others.
@@ -166,7 +183,7 @@ fn retain(fetched: &Fetched, bytes: &Arc<Semaphore>, max_age: Duration) -> impl 
         Fetched::Page(entry) => u32::try_from(entry.page.bytes().len())
             .ok()
             .and_then(|length| bytes.clone().try_acquire_many_owned(length).ok()),
-        Fetched::Declined | Fetched::Failed(_) => None,
+        Fetched::Declined | Fetched::MemoryFull | Fetched::Failed(_) => None,
     };
     async move {
         if let Some(_held) = permit {
@@ -179,7 +196,8 @@ fn retain(fetched: &Fetched, bytes: &Arc<Semaphore>, max_age: Duration) -> impl 
 pub(super) fn unpublished_page(rendered: Rendered, policy: &Policy, before: Snapshot) -> Option<Arc<Entry>> {
     let Rendered { bytes: Some(bytes), content, etag, revalidate, .. } = rendered else { return None };
     let interval = seconds(revalidate.unwrap_or(policy.revalidate));
-    let meta = Meta::of(Generation { etag, content, ..Generation::new("", before.at.seconds(), interval) });
+    let meta =
+        Meta::of(Generation { etag, content, ..Generation::new("", before.at.wall.seconds(), interval) });
     let page = CachedPage::new(meta, Body { bytes, ..Body::default() });
     Some(Arc::new(Entry::new(page.into(), MetadataCheck::before_render(before), Duration::ZERO)))
 }

@@ -51,13 +51,12 @@ pub(super) struct FeedWatch {
     running: AtomicBool,
     /// When the next page may be read although the feed says that it has not changed, in milliseconds.
     next_check: AtomicI64,
-    pub(super) stop: CancellationToken,
 }
 
 impl FeedWatch {
     pub(super) fn new() -> Self {
         let (running, next_check) = (AtomicBool::new(false), AtomicI64::new(i64::MIN));
-        FeedWatch { mode: Feed::Mixed, running, next_check, stop: CancellationToken::new() }
+        FeedWatch { mode: Feed::Mixed, running, next_check }
     }
 
     /// Whether a page may be read now, by reading so many rows, although the feed says that it has not changed.
@@ -79,7 +78,7 @@ impl Engine {
         }
         self.feed.running.store(true, Ordering::Relaxed);
         let interval = INTERVAL.min(self.metadata_max_age / 2).max(SHORTEST_INTERVAL);
-        let (engine, stop) = (Arc::downgrade(self), self.feed.stop.clone());
+        let (engine, stop) = (Arc::downgrade(self), self.stop.clone());
         tokio::spawn(async move {
             stop.run_until_cancelled(read_feed(engine, interval, &stop)).await;
         });
@@ -108,7 +107,7 @@ impl Engine {
     }
 
     /// Whether a change of the page or of its tags has become known since its metadata was read.
-    fn has_changed(&self, page: &PageKey, metadata: &Metadata) -> bool {
+    pub(super) fn has_changed(&self, page: &PageKey, metadata: &Metadata) -> bool {
         let (store, known) = (self.pages.store(), metadata.known_changes());
         let number = store.known_changes().number();
         if known == number {
@@ -125,7 +124,8 @@ impl Engine {
     fn is_due_for_check(&self, page: &PageKey, metadata: &Metadata, now: Timestamp) -> bool {
         // The rows are counted only for a page that has not been read for long.
         let rows = || self.pages.store().rows_of_check(page, &metadata.meta);
-        let is_due = now >= metadata.check.before.at + CHECK_AFTER && self.feed.allows_check(rows(), now);
+        let is_due =
+            now >= metadata.check.before.at.wall + CHECK_AFTER && self.feed.allows_check(rows(), now);
         if is_due {
             // This request may look at the metadata several times.
             metadata.set_known_changes(0);
@@ -140,6 +140,17 @@ impl Engine {
             self.pages.store().known_changes().add(Changes::Of(vec![subject]));
         } else {
             self.memory.mark_all_unverified();
+        }
+    }
+
+    /// Starts the feed again if the table has been replaced since the last call: it may lack entries of the one before.
+    fn restart_feed_of_replaced_table(&self, reader: &mut FeedReader, replacements: &mut u64) {
+        // If writes to the table are lost, its feed is the one that was read before.
+        let Ok(number) = self.pages.store().table().replacements() else { return };
+        if std::mem::replace(replacements, number) != number {
+            counter!("facetheory_feed_gaps_total", "reason" => "replaced").increment(1);
+            tracing::warn!("the table was replaced; all pages are read again");
+            *reader = FeedReader::default();
         }
     }
 
@@ -187,11 +198,13 @@ fn count_read(outcome: &'static str) {
 /// Reads the feed until the engine is dropped.
 async fn read_feed(engine: Weak<Engine>, interval: Duration, stop: &CancellationToken) {
     let (start, mut reader, mut failing) = (Instant::now(), FeedReader::default(), false);
+    let mut replacements = 0;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(engine) = engine.upgrade().filter(|_| !stop.is_cancelled()) else { return };
+        engine.restart_feed_of_replaced_table(&mut reader, &mut replacements);
         let read = engine.read_feed_once(&mut reader, start).await;
         // One message per outage.
         match &read {

@@ -61,7 +61,11 @@ impl Isr {
     ) -> Option<FreshPage> {
         let engine = &self.engine;
         let entry = engine.memory.get(page).filter(|entry| engine.is_current(page, entry, now))?;
-        match engine.decide(&entry, reuse, now) {
+        let decision = engine.decide(&entry, reuse, now);
+        if matches!(decision, ServeDecision::Fresh | ServeDecision::OtherVariant) {
+            engine.note_use(page, &entry, now);
+        }
+        match decision {
             ServeDecision::Fresh if early_refresh::window(&entry, policy, now).is_none() => {
                 Some(FreshPage::Page(engine.served(page, State::Hit, &entry)))
             }
@@ -145,6 +149,7 @@ impl Isr {
         if let Some(entry) = known.as_ref().filter(|entry| engine.is_current(page, entry, now)) {
             let serve = match engine.decide(entry, reuse, now) {
                 ServeDecision::Fresh => {
+                    engine.note_use(page, entry, now);
                     let early = early_refresh::draw(entry, policy, now, &*engine.random);
                     let reason = RegenerateReason::EarlyRefresh(entry.page.generation().generated_at);
                     Some((State::Hit, early.then_some(reason)))

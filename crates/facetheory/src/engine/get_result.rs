@@ -94,6 +94,8 @@ pub enum BypassReason {
     Contended,
     /// The cached page is for requests with other headers.
     OtherVariant,
+    /// The page does not fit into the memory budget now.
+    MemoryFull,
 }
 
 impl BypassReason {
@@ -111,6 +113,7 @@ impl BypassReason {
             BypassReason::Unreachable(FailedStore::Bodies) => "bodies-unreachable",
             BypassReason::Contended => "invalidated",
             BypassReason::OtherVariant => "other-headers",
+            BypassReason::MemoryFull => "memory-full",
         }
     }
 
@@ -118,7 +121,7 @@ impl BypassReason {
     pub(super) fn is_temporary(self) -> bool {
         match self {
             BypassReason::WaitedTooLong | BypassReason::Unreachable(_) | BypassReason::Contended => true,
-            BypassReason::Declined | BypassReason::OtherVariant => false,
+            BypassReason::Declined | BypassReason::OtherVariant | BypassReason::MemoryFull => false,
         }
     }
 }

@@ -130,7 +130,7 @@ impl Engine {
             };
             // A response that follows its origin must be revalidated after an invalidation, even if it was stale before.
             let invalidated = match &view.meta {
-                Some(meta) if meta.generation.follows_origin() && !meta.is_pinned(before.at) => {
+                Some(meta) if meta.generation.follows_origin() && !meta.is_pinned(before.at.wall) => {
                     store.is_outdated(page, meta).await?
                 }
                 _ => false,
@@ -160,8 +160,13 @@ impl Engine {
                 BodyLookup::None
             }
             // The page stays in memory: a table that is failing may return no row although there is one. It is served
-            // only while the table is unreachable.
-            None => BodyLookup::None,
+            // only while the table is unreachable. If the change feed has named it, it was evicted, and invalidated after that.
+            None => {
+                if self.memory.peek(page).is_some_and(|known| self.has_changed(page, &known)) {
+                    self.memory.forget(page);
+                }
+                BodyLookup::None
+            }
         };
         let found = Arc::new(LookupResult { meta, freshness, check, body });
         self.recent_lookups.record(page, &found);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use metrics::{Counter, counter, gauge, histogram};
 use quick_cache::sync::Cache;
+use tabletheory::LogLimit;
 
 use super::State;
 use crate::{Error, PageKey};
@@ -35,6 +36,9 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// The number of phases.
+    const COUNT: usize = Phase::Publish as usize + 1;
+
     /// The name in metrics and logs.
     ///
     /// ```
@@ -76,9 +80,32 @@ pub struct Incident<'a> {
 /// The function that is called for each incident.
 pub(super) type OnIncident = Arc<dyn Fn(&Incident<'_>) + Send + Sync>;
 
+/// The use of memory for which a body got no permit.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MemoryUse {
+    /// Reading a response of the renderer.
+    Render,
+    /// Reading a stored body.
+    Body,
+    /// Compressing a body.
+    Compression,
+}
+
+impl MemoryUse {
+    fn as_str(self) -> &'static str {
+        match self {
+            MemoryUse::Render => "render",
+            MemoryUse::Body => "body",
+            MemoryUse::Compression => "compression",
+        }
+    }
+}
+
 /// Records metrics, and reports incidents.
 pub(super) struct Metrics {
     routes: Cache<Arc<str>, Arc<RouteMetrics>>,
+    /// The limits on log lines, by phase.
+    incidents: [LogLimit; Phase::COUNT],
     pub(super) on_incident: Option<OnIncident>,
 }
 
@@ -110,7 +137,8 @@ impl RouteMetrics {
 
 impl Metrics {
     pub(super) fn new() -> Self {
-        Metrics { routes: Cache::new(MAX_ROUTES), on_incident: None }
+        let incidents = std::array::from_fn(|_| LogLimit::new());
+        Metrics { routes: Cache::new(MAX_ROUTES), incidents, on_incident: None }
     }
 
     /// A request was served.
@@ -132,10 +160,19 @@ impl Metrics {
         gauge!("facetheory_memory_pages").set(pages as f64);
     }
 
+    /// A body did not fit into the memory budget.
+    pub(super) fn memory_full(&self, of: MemoryUse) {
+        counter!("facetheory_memory_full_total", "use" => of.as_str()).increment(1);
+    }
+
     /// Logs and counts an error, and calls the hook.
     pub(super) fn incident(&self, phase: Phase, page: &PageKey, error: &Error) {
         counter!("facetheory_incidents_total", "phase" => phase.as_str()).increment(1);
-        tracing::warn!(phase = phase.as_str(), page = %page.redacted(), error = %chain(error), "{} failed", phase.as_str());
+        // A store that fails concerns every request.
+        if let Some(omitted) = self.incidents[phase as usize].permit() {
+            let (omitted, page) = ((omitted > 0).then_some(omitted), page.redacted());
+            tracing::warn!(phase = phase.as_str(), %page, error = %chain(error), omitted, "{} failed", phase.as_str());
+        }
         if let Some(on_incident) = &self.on_incident {
             on_incident(&Incident { phase, page, error });
         }

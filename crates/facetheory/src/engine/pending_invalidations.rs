@@ -31,7 +31,7 @@ impl Isr {
     pub(crate) async fn invalidate_target(&self, page: &PageKey) {
         let (engine, tag) = (&self.engine, Tag::target(page.address()).key(page.tenant()));
         let store = engine.pages.store();
-        let write = store.epoch_of(page);
+        let write = Pending::invalidation_of(page);
         let write = store.add_pending(&tag, &write).unwrap_or(write);
         engine.memory.mark_unverified(page);
         let writing = store.write_pending(&tag, write.clone());
@@ -102,8 +102,7 @@ impl Engine {
     /// Sends a pending write to the table, and drops it if that fails for too long. Returns whether it succeeded.
     async fn write_or_drop(&self, key: Key, write: Pending) -> bool {
         let Err(error) = self.write_one(&key, write.clone()).await else { return true };
-        let age = self.now().seconds().saturating_sub(write.since());
-        if u64::try_from(age).is_ok_and(|age| age > MAX_AGE.as_secs()) {
+        if write.since().elapsed() > MAX_AGE {
             let lost = match write {
                 Pending::Epoch { .. } => "an invalidation was lost",
                 Pending::Announcement { .. } => "other processes were not told that a page was invalidated",

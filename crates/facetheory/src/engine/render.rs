@@ -11,9 +11,11 @@ use tracing::Instrument as _;
 use super::body_lookup::BodyLookup;
 use super::fallback::unpublished_page;
 use super::memory::{Entry, Metadata, MetadataCheck};
+use super::metrics::MemoryUse;
 use super::render_fn::RenderFn;
 use super::wait::WaitLimit;
 use super::{CachedPage, Engine, FailedStore, Phase};
+use crate::pages::Regenerated;
 use crate::protocol::Meta;
 use crate::{
     Body, Error, History, IdempotentRequest, Kind, Outcome, PageKey, Policy, RegenerateReason, Render,
@@ -55,6 +57,8 @@ pub(super) enum RegenerateResult {
     Lost,
     /// The response is not cacheable.
     Declined,
+    /// The page does not fit into the memory budget now.
+    MemoryFull,
     /// Another process holds the lease, and no request waits for it.
     Held,
     TimedOut,
@@ -67,6 +71,8 @@ pub(super) enum RegenerateResult {
 /// An attempt to regenerate a page: its outcome, and what the engine has to know besides.
 pub(super) struct Attempt {
     pub(super) outcome: Result<Outcome>,
+    /// `META`, if the page was published.
+    pub(super) meta: Option<Meta>,
     /// The result of the render function. If the outcome is `Declined`, this is `Uncacheable`, or a 404 or 410 in place of
     /// a page that has to be confirmed, or was not recorded.
     pub(super) rendered: Option<Render>,
@@ -145,19 +151,26 @@ impl Engine {
         };
         let span = tracing::debug_span!("regenerate", page = %page.redacted(), reason = reason.as_str());
         let outcome = match request {
-            None => self.pages.regenerate_for(page, policy, reason, render).instrument(span).await,
-            Some(request) => self.pages.regenerate_once(page, policy, request, render).instrument(span).await,
+            None => self.pages.try_regenerate(page, policy, reason, render).instrument(span).await,
+            Some(request) => {
+                self.pages.try_regenerate_once(page, policy, request, render).instrument(span).await
+            }
+        };
+        let (outcome, meta) = match outcome {
+            Ok(Regenerated { outcome, meta }) => (Ok(outcome), meta),
+            Err(error) => (Err(error), None),
         };
         // The page may have been published or invalidated without an announcement to other processes.
         if self.pages.store().has_pending() {
             self.write_pending_in_background();
         }
-        let millis = self.now().millis() - before.at.millis();
+        self.delete_replaced_in_background();
+        let millis = self.now().millis() - before.at.wall.millis();
         let took = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
         let (redacted, reason, outcome_name) = (page.redacted(), reason.as_str(), name(&outcome));
         self.metrics.regenerated(page, outcome_name, took);
         tracing::debug!(page = %redacted, reason, outcome = outcome_name, ?took, "regeneration ended");
-        Attempt { outcome, rendered, check: MetadataCheck::before_render(before), took }
+        Attempt { outcome, meta, rendered, check: MetadataCheck::before_render(before), took }
     }
 
     /// Calls the render function within its timeout.
@@ -187,14 +200,14 @@ impl Engine {
         };
         let declined = |rendered| Ok(RenderOutcome { publish: Render::Declined, rendered });
         let mut rendered = match rendered {
-            Render::Page(rendered) => rendered,
+            Render::Page(rendered) => self.counted(rendered),
             Render::Invalidate => {
                 let servable = served.as_ref().filter(|served| !served.must_not_serve);
                 let confirmed = servable.is_some_and(|served| is_confirmed(served, MIN_REFUSAL));
                 let publish = if confirmed { Render::Invalidate } else { Render::Declined };
                 return Ok(RenderOutcome { publish, rendered: None });
             }
-            Render::Uncacheable => return declined(Some(Render::Uncacheable)),
+            unpublished @ (Render::Uncacheable | Render::MemoryFull) => return declined(Some(unpublished)),
             Render::Declined => return declined(None),
         };
         // If the origin controls caching, it also controls how a 404 is cached.
@@ -212,6 +225,15 @@ impl Engine {
         Ok(RenderOutcome { publish: Render::Page(rendered.clone()), rendered: Some(Render::Page(rendered)) })
     }
 
+    /// Counts the bytes of a page that a renderer has made by itself in the memory budget.
+    fn counted(&self, mut rendered: Box<Rendered>) -> Box<Rendered> {
+        if !rendered.is_counted {
+            rendered.bytes = rendered.bytes.map(|bytes| self.memory.budget.count_body(bytes));
+            rendered.is_counted = true;
+        }
+        rendered
+    }
+
     /// Stores the page of an attempt in memory, or records its failure.
     pub(super) async fn conclude(
         self: &Arc<Self>,
@@ -219,22 +241,33 @@ impl Engine {
         policy: &Policy,
         attempt: Attempt,
     ) -> RegenerateResult {
-        let Attempt { outcome, rendered, check, took } = attempt;
+        let Attempt { outcome, meta: published, rendered, check, took } = attempt;
         let is_uncacheable = rendered == Some(Render::Uncacheable);
+        let is_memory_full = rendered == Some(Render::MemoryFull);
         let rendered = if let Some(Render::Page(rendered)) = rendered { Some(*rendered) } else { None };
         let now = self.now();
         match outcome {
             Ok(Outcome::Published(generation)) => {
                 self.write_breakers.record_published(true);
                 self.delete_old_versions(page, policy);
-                self.published(page, Meta::of(generation), rendered, check, took).await
+                let meta = published.unwrap_or_else(|| Meta::of(generation));
+                self.published(page, meta, rendered, check, took).await
             }
             Ok(Outcome::Unchanged(meta)) => {
                 self.write_breakers.record_published(false);
+                let times = published.unwrap_or_default();
+                let (ttl, used_at, expired_at) = (times.ttl, times.used_at, times.expired_at);
+                let meta = Meta { ttl, used_at, expired_at, ..meta };
                 self.published(page, meta, rendered, check, took).await
             }
             Ok(Outcome::AlreadyFresh(meta)) => self.stored(page, meta, check, false).await,
             Ok(Outcome::Declined) if is_uncacheable => RegenerateResult::Declined,
+            Ok(Outcome::Declined) if is_memory_full => {
+                self.metrics.memory_full(MemoryUse::Render);
+                // A stale page is not requested again at every visit just to drop the response.
+                self.render_failures.record_failure(page, policy.backoff, now, &*self.random);
+                RegenerateResult::MemoryFull
+            }
             Ok(declined @ (Outcome::Declined | Outcome::Invalidated)) => {
                 if declined == Outcome::Invalidated {
                     self.memory.invalidate_hard(page);
@@ -266,13 +299,15 @@ impl Engine {
                 self.metrics.incident(Phase::Publish, page, &error);
                 let failed = failed_store(&error);
                 // While no page can be published, rendering more of them is useless. An error of this page alone says
-                // nothing about the others.
-                let is_of_page = if rendered.is_some() {
-                    error.kind() == Kind::Invalid
-                } else {
-                    error.kind() != Kind::Unavailable
+                // nothing about the others; without a backoff, each of its requests would try again.
+                let is_of_page = match error.kind() {
+                    Kind::Invalid => true,
+                    Kind::Corrupt => rendered.is_none(),
+                    _ => false,
                 };
-                if !is_of_page {
+                if is_of_page {
+                    self.render_failures.record_failure(page, policy.backoff, now, &*self.random);
+                } else {
                     self.write_breakers.record_failure(failed, now, &*self.random);
                 }
                 let entry = rendered.and_then(|rendered| unpublished_page(rendered, policy, check.before));
@@ -296,8 +331,14 @@ impl Engine {
         let (engine, page) = (self.clone(), page.clone());
         self.spawn(Box::pin(async move {
             let retention = Retention { versions, oldest: None };
-            if let Err(error) = engine.pages.store().gc_versions(&page, retention).await {
-                tracing::warn!(%error, page = %page.redacted(), "old versions were not deleted");
+            match engine.pages.store().gc_versions(&page, retention).await {
+                Ok(bodies) => {
+                    bodies.iter().for_each(|s3_key| engine.pages.queue_replaced(&page, s3_key, None));
+                    engine.delete_replaced_in_background();
+                }
+                Err(error) => {
+                    tabletheory::warn_limited!(%error, page = %page.redacted(), "old versions were not deleted");
+                }
             }
         }));
     }
@@ -317,6 +358,7 @@ impl Engine {
         match body {
             BodyLookup::Found(entry) => RegenerateResult::Page { entry, rendered_here },
             BodyLookup::Unreachable => RegenerateResult::Unreachable(FailedStore::Bodies),
+            BodyLookup::MemoryFull => RegenerateResult::MemoryFull,
             // The next lookup regenerates it.
             BodyLookup::Missing | BodyLookup::None | BodyLookup::Pending => RegenerateResult::Lost,
         }

@@ -113,10 +113,9 @@ impl Request<'_> {
             }
             _ => found.body.clone(),
         };
-        if matches!(body, BodyLookup::Unreachable) {
+        if let Some(reason) = body.failure() {
             let older = engine.memory.get(page).and_then(|older| self.serve_superseded(&older));
-            let unreachable = || GetResult::Bypass(BypassReason::Unreachable(FailedStore::Bodies));
-            return ControlFlow::Break(older.unwrap_or_else(unreachable));
+            return ControlFlow::Break(older.unwrap_or(GetResult::Bypass(reason)));
         }
         ControlFlow::Continue(Arc::new(LookupResult { body, ..(*found).clone() }))
     }
@@ -183,6 +182,9 @@ impl Request<'_> {
                 return Ok(None);
             }
             RegenerateResult::Declined => GetResult::Bypass(BypassReason::Declined),
+            RegenerateResult::MemoryFull => {
+                self.page_or_bypass(fallback_entry, State::Stale, BypassReason::MemoryFull)
+            }
             RegenerateResult::TimedOut => {
                 self.page_or_bypass(fallback_entry, State::Stale, BypassReason::WaitedTooLong)
             }

@@ -58,6 +58,9 @@ impl Engine {
             {
                 return Some(RegenerateResult::Page { entry: entry.clone(), rendered_here: false });
             }
+            if matches!(found.body, BodyLookup::MemoryFull) {
+                return Some(RegenerateResult::MemoryFull);
+            }
             leased_until = found.check.leased_until;
             if !self.is_held(leased_until) {
                 return None;

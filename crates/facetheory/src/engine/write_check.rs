@@ -18,6 +18,21 @@ const TTL: Duration = Duration::from_secs(3600);
 const OBJECT: &str = "probe/readiness.txt";
 
 impl Isr {
+    /// Returns how often the table was replaced by another one since it was opened, because its file was damaged, replaced or
+    /// removed. Fails if it was replaced or removed and this process must not continue with another one, so that every write
+    /// would be lost, and fails.
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, Isr, Pages, PageStore};
+    /// # use std::sync::Arc;
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// assert_eq!(Isr::new(pages).table_replacements()?, 0);
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn table_replacements(&self) -> Result<u64> {
+        Ok(self.pages().store().table().replacements()?)
+    }
+
     /// Returns an error if the table does not accept writes. Each call rewrites the same row.
     ///
     /// ```no_run

@@ -23,15 +23,18 @@
 //! that publish in other ways: a body that was stored within it is not deleted, nor is a body that the next body of the page
 //! replaced within it.
 
+mod eviction;
 mod live_set;
 mod options;
 mod orphans;
+mod replaced;
 mod run;
 mod scan;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+pub use self::eviction::EvictionReport;
 use self::options::READER_LAG;
 pub use self::options::{GcOptions, GcReport};
 use self::run::Run;
@@ -45,7 +48,7 @@ const MAX_RETAINED_VERSIONS: usize = 10_000;
 const EXPIRY_LAG: Duration = Duration::from_secs(60);
 
 impl Pages {
-    /// Deletes versions that are not retained, orphaned bodies and expired rows, and reports how many.
+    /// Deletes versions that are not retained, orphaned bodies, incomplete files and expired rows, and reports how many.
     ///
     /// Reads all rows, then lists all bodies, with constant memory. `progress` is called after each batch and at the end, and may
     /// stop the run.
@@ -78,6 +81,7 @@ impl Pages {
         if run.delete_orphans(&live, cutoff).await?.is_break() {
             return Ok(run.report);
         }
+        run.report.incomplete = self.bodies.delete_staged(cutoff, options.dry_run).await?;
         // Last, so that a dry run reads the same rows. Their bodies are deleted by the next run.
         let table = self.store.table();
         run.report.expired =

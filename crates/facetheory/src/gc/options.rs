@@ -115,6 +115,8 @@ pub struct GcReport {
     pub foreign: u64,
     /// Rows whose S3 key cannot be read.
     pub damaged: u64,
+    /// Files of incomplete bodies, which killed processes have left, and which were deleted.
+    pub incomplete: u64,
     /// Expired rows that were deleted, if the table does not do so itself.
     pub expired: u64,
     /// Versions and bodies that could not be deleted.

@@ -53,7 +53,8 @@ impl<'a, P: FnMut(&GcReport) -> ControlFlow<()>> Run<'a, P> {
     /// Reads all rows, deletes the versions that are not retained, and returns the live bodies; `None` if it was stopped.
     pub(super) async fn scan_rows(&mut self) -> Result<Option<LiveSet>> {
         let live = LiveSet::new(self.options.memory, &*self.pages.random);
-        let mut rows = RowScan::new(live, self.options.retention, self.pages.store.key_scheme().clone());
+        let rows = RowScan::new(live, self.options.retention, self.pages.store.key_scheme().clone());
+        let mut rows = rows.with_abandoned_before(self.pages.store.now() - self.options.grace);
         let mut scan = Scan::new().limit(self.options.batch());
         loop {
             let page = self.pages.store.table().scan(&scan).await?;

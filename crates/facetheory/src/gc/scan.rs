@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tabletheory::{Item, Key, Value};
+use tabletheory::{Item, Key, Timestamp, Value};
 
 use super::live_set::LiveSet;
 use crate::bodies::s3_key::{directory_of_hash, file_name, page_directory};
@@ -26,6 +26,8 @@ pub(super) struct RowScan {
     scheme: KeyScheme,
     partition: Partition,
     superfluous: Vec<Superfluous>,
+    /// Versions of a page that does not exist any more are deleted if they were generated before this time, in epoch seconds.
+    abandoned_before: i64,
 }
 
 /// A version that is not retained.
@@ -46,6 +48,8 @@ struct Partition {
     current_sk: Option<String>,
     /// Whether `META` cannot be read, so that any version may be the current one.
     frozen: bool,
+    /// Whether the page exists, or may be published at any time.
+    exists: bool,
     /// The newest versions so far, at most as many as are retained; `None` for one that is too old to be retained.
     newest: VecDeque<Option<Superfluous>>,
 }
@@ -53,7 +57,13 @@ struct Partition {
 impl RowScan {
     pub(super) fn new(live: LiveSet, retention: Option<Retention>, scheme: KeyScheme) -> Self {
         let (partition, superfluous) = (Partition::default(), Vec::new());
-        RowScan { live, damaged: 0, retention, scheme, partition, superfluous }
+        RowScan { live, damaged: 0, retention, scheme, partition, superfluous, abandoned_before: i64::MIN }
+    }
+
+    /// Also finds versions that were generated before this time, and whose page has expired.
+    pub(super) fn with_abandoned_before(mut self, time: Timestamp) -> Self {
+        self.abandoned_before = time.seconds();
+        self
     }
 
     /// Reads the next row.
@@ -64,6 +74,7 @@ impl RowScan {
             self.partition = Partition { pk, ..Partition::default() };
         }
         let (is_meta, is_version) = (sk == "META", sk.starts_with("VER#"));
+        self.partition.exists |= is_meta || sk == "LOCK";
         if sk == "LOCK" {
             // The holder, even if its lease has expired, may be about to publish a body of this page.
             self.protect_page();
@@ -87,7 +98,8 @@ impl RowScan {
         let result = reference(item, name::RESULT_S3_KEY.name());
         if !whole || result == Reference::Damaged {
             self.damaged += 1;
-            if !self.protect_page() {
+            // Nobody can read the row, so nobody can find the body, even if the key of the row is damaged too.
+            if !self.protect_page() && !item.is_damaged() {
                 return Err(Error::corrupt(format!(
                     "the row {sk} of {} is damaged and the S3 key of its body is unknown, so no body was deleted; \
                      repair or delete the row",
@@ -108,6 +120,11 @@ impl RowScan {
         }
         if let Reference::To(s3_key) = s3_key {
             match self.retention {
+                _ if is_version && self.is_abandoned(item) => self.superfluous.push(Superfluous {
+                    meta: Key::new(self.partition.pk.as_str(), "META"),
+                    sk,
+                    s3_key: s3_key.to_owned(),
+                }),
                 Some(retention) if is_version => self.read_version(sk, s3_key, item, retention),
                 _ => self.live.insert(file_name(s3_key)),
             }
@@ -136,6 +153,13 @@ impl RowScan {
         if self.partition.newest.len() > retention.versions {
             self.superfluous.extend(self.partition.newest.pop_front().flatten());
         }
+    }
+
+    /// Whether a version belongs to a page that has expired: nothing can lead to it any more.
+    fn is_abandoned(&self, version: &Item) -> bool {
+        let generated_at: Option<i64> =
+            Reader { role: "VER#", item: version }.field(&name::GENERATED_AT).unwrap_or_default();
+        !self.partition.exists && generated_at.is_some_and(|at| at < self.abandoned_before)
     }
 
     /// The versions that are not retained, as far as the scan has found since the last call. Their bodies are not live.
@@ -315,6 +339,11 @@ mod tests {
             let error = rows.read(&row("unknown", sk, &item)).expect_err("its page is unknown");
             assert_eq!(error.kind(), crate::Kind::Corrupt, "{sk}");
         }
+        let mut rows = scan(None);
+        rows.read(&Item::damaged(&Key::new("CACHE#/a", "META"))).expect("a damaged row");
+        rows.read(&Item::damaged(&Key::new("unknown", "VER#1"))).expect("nobody can read the row");
+        assert_eq!(rows.damaged, 2);
+        assert!(rows.live.may_contain(&page_directory("/a")));
         let mut rows = scan(None);
         rows.read(&row("TAG#news", "TAG", &Item::new())).expect("a row");
         rows.read(&row("CACHE#1", "REQ#1", &Item::new())).expect("a row");

@@ -1,12 +1,15 @@
 //! Response bodies: cached, passed through, or partly read and then passed through.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
+
+use crate::engine::{MemoryBudget, MemoryPermit};
 
 /// The error of any service or body.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -30,8 +33,8 @@ enum Kind {
     Whole(Option<Bytes>),
     /// No body, in place of one of this length: for HEAD and 304.
     Unsent(SizeHint),
-    /// The body of the origin. The part that was read before comes first.
-    Passed { first: Option<Bytes>, rest: AnyBody },
+    /// The body of the origin. The parts that were read before come first.
+    Passed { first: [Bytes; 2], rest: AnyBody },
 }
 
 impl IsrBody {
@@ -50,12 +53,12 @@ impl IsrBody {
 
     /// A body that is passed through.
     pub(crate) fn passed(rest: AnyBody) -> Self {
-        IsrBody(Kind::Passed { first: None, rest })
+        IsrBody::begun([Bytes::new(), Bytes::new()], rest)
     }
 
     /// A body that is passed through after its first bytes were read.
-    pub(crate) fn begun(first: Bytes, rest: AnyBody) -> Self {
-        IsrBody(Kind::Passed { first: Some(first), rest })
+    pub(crate) fn begun(first: [Bytes; 2], rest: AnyBody) -> Self {
+        IsrBody(Kind::Passed { first, rest })
     }
 }
 
@@ -77,8 +80,8 @@ impl Body for IsrBody {
         match &mut self.0 {
             Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Unsent(_) => Poll::Ready(None),
-            Kind::Passed { first, rest } => match first.take() {
-                Some(first) => Poll::Ready(Some(Ok(Frame::data(first)))),
+            Kind::Passed { first, rest } => match first.iter_mut().find(|bytes| !bytes.is_empty()) {
+                Some(first) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(first))))),
                 None => Pin::new(rest).poll_frame(context),
             },
         }
@@ -88,17 +91,17 @@ impl Body for IsrBody {
         match &self.0 {
             Kind::Whole(bytes) => bytes.is_none(),
             Kind::Unsent(_) => true,
-            Kind::Passed { first, rest } => first.is_none() && rest.is_end_stream(),
+            Kind::Passed { first, rest } => first.iter().all(Bytes::is_empty) && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         match &self.0 {
-            Kind::Whole(bytes) => SizeHint::with_exact(length(bytes)),
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Kind::Unsent(length) => *length,
             Kind::Passed { first, rest } => {
-                let (first, mut hint) = (length(first), rest.size_hint());
+                let first = first.iter().map(|bytes| bytes.len() as u64).sum::<u64>();
+                let mut hint = rest.size_hint();
                 if let Some(upper) = hint.upper() {
                     hint.set_upper(first + upper);
                 }
@@ -115,13 +118,22 @@ pub(crate) enum Collected {
     Whole(Bytes),
     /// It is longer than the limit. This is the whole body, to be passed through.
     TooLong(IsrBody),
+    /// It does not fit into the memory budget. This is the whole body, to be passed through.
+    MemoryFull(IsrBody),
     /// It was cut off.
     Broken(BoxError),
 }
 
-/// Reads a body, unless it is longer than the limit.
-pub(crate) async fn collect(mut body: AnyBody, limit: u64) -> Collected {
-    let mut read = Read::default();
+/// Reads a body into memory, as far as the budget permits and unless it is longer than the limit.
+pub(crate) async fn collect(mut body: AnyBody, limit: u64, memory: &Arc<MemoryBudget>) -> Collected {
+    let announced = body.size_hint().lower();
+    if announced > limit {
+        return Collected::TooLong(IsrBody::passed(body));
+    }
+    let first = if announced > 0 { announced } else { MIN_BUFFER_BYTES.min(limit) };
+    let Some(mut read) = Buffer::new(memory, first).await else {
+        return Collected::MemoryFull(IsrBody::passed(body));
+    };
     loop {
         let chunk = match body.frame().await {
             None => return Collected::Whole(read.bytes()),
@@ -132,41 +144,55 @@ pub(crate) async fn collect(mut body: AnyBody, limit: u64) -> Collected {
                 Err(_) => continue,
             },
         };
-        read.add(chunk);
-        if read.length() > limit {
-            return Collected::TooLong(IsrBody::begun(read.bytes(), body));
+        let length = (read.bytes.len() + chunk.len()) as u64;
+        if length > limit {
+            return Collected::TooLong(IsrBody::begun([read.bytes(), chunk], body));
         }
+        if !read.reserve(memory, length, limit) {
+            return Collected::MemoryFull(IsrBody::begun([read.bytes(), chunk], body));
+        }
+        read.bytes.extend_from_slice(&chunk);
     }
 }
 
-/// The chunks that were read: one chunk as it came, several copied together, so that many small chunks take no more memory
-/// than their bytes.
-#[derive(Debug, Default)]
-struct Read {
-    only: Bytes,
-    several: Vec<u8>,
+/// The first size of the buffer for a body of unknown length.
+const MIN_BUFFER_BYTES: u64 = 8 * 1024;
+
+/// The bytes that were read: in one buffer, so that many small chunks take no more memory than their bytes, and with a permit
+/// for its whole capacity.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    permit: MemoryPermit,
 }
 
-impl Read {
-    fn add(&mut self, chunk: Bytes) {
-        if self.length() == 0 {
-            self.only = chunk;
-            return;
-        }
-        self.several.extend_from_slice(&std::mem::take(&mut self.only));
-        self.several.extend_from_slice(&chunk);
+impl Buffer {
+    async fn new(memory: &Arc<MemoryBudget>, capacity: u64) -> Option<Self> {
+        let permit = memory.acquire(capacity).await?;
+        Some(Buffer { bytes: Vec::with_capacity(usize::try_from(capacity).ok()?), permit })
     }
 
-    fn length(&self) -> u64 {
-        (self.only.len() + self.several.len()) as u64
+    /// Makes room for this many bytes in all. Returns whether the budget permits it. It does not wait: it holds bytes, for
+    /// which others may be waiting.
+    fn reserve(&mut self, memory: &Arc<MemoryBudget>, length: u64, limit: u64) -> bool {
+        if length <= self.bytes.capacity() as u64 {
+            return true;
+        }
+        // Twice as much, so that few copies are made. While the bytes are copied, both buffers exist.
+        let capacity = length.saturating_mul(2).min(limit);
+        let (Some(permit), Ok(more)) =
+            (memory.try_acquire(capacity), usize::try_from(capacity - self.bytes.len() as u64))
+        else {
+            return false;
+        };
+        self.bytes.reserve_exact(more);
+        self.permit = permit;
+        true
     }
 
     fn bytes(mut self) -> Bytes {
-        if self.several.is_empty() {
-            return self.only;
-        }
-        self.several.shrink_to_fit();
-        self.several.into()
+        self.bytes.shrink_to_fit();
+        self.permit.attach(self.bytes)
     }
 }
 
@@ -174,15 +200,21 @@ impl Read {
 mod tests {
     use super::*;
     use futures_util::stream;
-    use http_body_util::StreamBody;
+    use http_body_util::{Full, StreamBody};
 
     fn body(chunks: &'static [&'static str]) -> AnyBody {
         let frames = chunks.iter().map(|chunk| Ok(Frame::data(Bytes::from_static(chunk.as_bytes()))));
         StreamBody::new(stream::iter(frames)).boxed_unsync()
     }
 
+    /// A body that announces its length.
+    fn announced(length: usize) -> AnyBody {
+        Full::new(Bytes::from(vec![b'x'; length])).map_err(|never| match never {}).boxed_unsync()
+    }
+
     #[tokio::test]
     async fn chunks_are_joined_in_order_and_empty_ones_are_ignored() {
+        let memory = MemoryBudget::new(1 << 20);
         for (chunks, expected) in [
             (&[][..], ""),
             (&["", ""], ""),
@@ -190,20 +222,57 @@ mod tests {
             (&["", "abc", ""], "abc"),
             (&["a", "", "b", "c"], "abc"),
         ] {
-            match collect(body(chunks), 3).await {
-                Collected::Whole(bytes) => assert_eq!(bytes, expected, "{chunks:?}"),
+            match collect(body(chunks), 3, &memory).await {
+                Collected::Whole(bytes) => {
+                    assert_eq!(bytes, expected, "{chunks:?}");
+                    assert_eq!(memory.used(), expected.len() as u64, "{chunks:?}");
+                }
                 other => panic!("{chunks:?}: {other:?}"),
             }
+            assert_eq!(memory.used(), 0, "{chunks:?}");
         }
     }
 
     #[tokio::test]
     async fn a_body_that_is_too_long_is_passed_through_from_its_start() {
-        let Collected::TooLong(body) = collect(body(&["ab", "cd", "ef"]), 3).await else {
+        let memory = MemoryBudget::new(1 << 20);
+        let Collected::TooLong(body) = collect(body(&["ab", "cd", "ef"]), 3, &memory).await else {
             panic!("six bytes are longer than the limit")
         };
         assert!(!body.is_end_stream() && body.size_hint().lower() >= 4);
         assert_eq!(body.collect().await.expect("all of it").to_bytes(), "abcdef");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_of_a_body_that_announces_to_be_too_long() {
+        let memory = MemoryBudget::new(1 << 20);
+        let collected = collect(announced(101), 100, &memory).await;
+        assert!(matches!(collected, Collected::TooLong(_)));
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_fit_into_the_budget_is_passed_through_from_its_start() {
+        let memory = MemoryBudget::new(20_000);
+        // Its length is known, so that it waits until there is room for all of it.
+        let held = memory.count(10_001);
+        let Collected::MemoryFull(body) = collect(announced(10_000), u64::MAX, &memory).await else {
+            panic!("only 9,999 bytes are left")
+        };
+        assert_eq!(body.collect().await.expect("all of it").to_bytes().len(), 10_000);
+        let (collected, ()) =
+            tokio::join!(collect(announced(10_000), u64::MAX, &memory), async { drop(held) });
+        assert!(matches!(&collected, Collected::Whole(bytes) if bytes.len() == 10_000), "{collected:?}");
+        // Its length is not known: what was read of it counts until it is sent.
+        let piece = Bytes::from(vec![b'x'; 6_000]);
+        let frames = [piece.clone(), piece.clone(), piece].map(|piece| Ok(Frame::data(piece)));
+        let unknown = StreamBody::new(stream::iter(frames)).boxed_unsync();
+        let Collected::MemoryFull(body) = collect(unknown, u64::MAX, &memory).await else {
+            panic!("10,000 of 20,000 bytes are used")
+        };
+        assert_eq!(memory.used(), 16_000);
+        assert_eq!(body.collect().await.expect("all of it").to_bytes().len(), 18_000);
+        assert_eq!(memory.used(), 10_000);
     }
 
     #[test]

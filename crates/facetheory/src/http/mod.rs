@@ -5,6 +5,7 @@ mod body;
 mod cacheability;
 mod compression;
 mod fetch;
+mod forced_regenerations;
 mod headers;
 mod hint;
 mod limits;
@@ -23,6 +24,7 @@ mod test_support;
 mod variants;
 
 pub use body::IsrBody;
+pub use forced_regenerations::ClientAddress;
 pub use headers::remove_hop_by_hop_headers;
 pub use hint::CacheHint;
 pub use regeneration_queue::{QueuedRegeneration, RegenerationQueue};

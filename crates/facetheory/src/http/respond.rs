@@ -13,6 +13,7 @@ use crate::engine::state::State;
 use crate::engine::{BypassReason, Served};
 use crate::http::body::IsrBody;
 use crate::http::compression::Coding;
+use crate::http::forced_regenerations::ReachedLimit;
 use crate::http::headers::{CACHE_STATUS, REQUEST_ID, STATE};
 use crate::http::representation::Representation;
 use crate::http::router::rejection::{Rejected, Rejection};
@@ -36,6 +37,8 @@ pub(super) struct ResponseContext<'a> {
     pub(super) forward_reason: Option<&'static str>,
     /// The status of the origin's response to this request, on routes that follow their origin.
     pub(super) origin_status: Option<StatusCode>,
+    /// The limit because of which directives of the request were ignored.
+    pub(super) reached_limit: Option<ReachedLimit>,
 }
 
 impl ResponseContext<'_> {
@@ -63,13 +66,15 @@ impl ResponseContext<'_> {
     fn set_origin_headers(&self, headers: &mut HeaderMap, served: &Served) -> CacheStatus<'_> {
         let page = &*served.page;
         let is_cached = served.state != State::Bypass;
+        let usual = status_of(served);
         let status = CacheStatus {
+            detail: usual.detail.or(self.reached_limit.map(ReachedLimit::as_str)),
             forward: self.forward_reason,
             rendered: self.origin_status,
             stored: served.state == State::Miss,
             ttl: is_cached.then(|| reuse::remaining(page, self.now)),
             key: Some(self.cache_key).filter(|_| is_cached),
-            ..status_of(served)
+            ..usual
         };
         // A response that was just received has the age that it came with.
         let is_new = matches!(served.state, State::Miss | State::Bypass);

@@ -52,6 +52,13 @@ pub(crate) fn digest(names: &[HeaderName], request: &HeaderMap) -> Option<String
     Some(hex)
 }
 
+/// Returns the digest that selects a variant of a page which first existed after this time.
+pub(crate) fn digest_since(digest: &str, since: i64) -> String {
+    let mut hex = String::with_capacity(24);
+    push_short_digest(&mut hex, Sha256::new().chain_update(digest).chain_update(since.to_be_bytes()));
+    hex
+}
+
 /// Joins all values of a header with commas, those of `Cookie` with semicolons. Returns `None` if it is absent.
 fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
     let mut lines = request.get_all(name).iter().peekable();

@@ -5,9 +5,10 @@ use std::fmt;
 use super::invariant::{self, Violation};
 use super::network::Response;
 use super::operator::COLLECTOR;
-use super::protocol::{self, InvalidationKind, Request};
+use super::protocol::{self, CLOCK_STEP, InvalidationKind, Request};
+use super::scope::Recipe;
 use super::state::{BODIES, Budget, OLD, Operator, Past, Phase, SERVED, Set, State, UNDER_WAY, Writer};
-use super::table::{LOCK, META, Rows, World, version_place};
+use super::table::{LOCK, META, Rows, TAG, World, version_place};
 use crate::protocol::row::{Meta, Version};
 
 /// How a request is delivered whose sender waits for the response.
@@ -36,13 +37,22 @@ pub(super) enum Action {
     LateDelivery(Request),
     LockExpires,
     RowExpires(usize),
+    ClockStep(i8),
+    RowIsDamaged(usize),
+    ReplaceTag(i8),
     Invalidate(InvalidationKind),
+    InvalidateTag,
+    PutTag,
     RollBack(u8),
     Swap(u8),
     Collect(u8),
+    Evict,
     Operator(usize, Delivery, Request),
     DeleteBody,
     CollectOrphan(u8),
+    ReadMeta,
+    CheckReplaced(u8),
+    DeleteReplaced(u8),
 }
 
 impl fmt::Display for Action {
@@ -62,13 +72,26 @@ impl fmt::Display for Action {
             Action::LateDelivery(request) => write!(f, "a delayed request arrives: {request:?}"),
             Action::LockExpires => write!(f, "LOCK is deleted by its ttl"),
             Action::RowExpires(place) => write!(f, "row {place} is deleted by its ttl"),
+            Action::ClockStep(by) => write!(f, "the wall clocks are set by {by} seconds"),
+            Action::InvalidateTag => write!(f, "an operator invalidates the tag"),
+            Action::PutTag => write!(f, "another service invalidates the tag without counting"),
+            Action::RowIsDamaged(place) => write!(f, "row {place} is damaged"),
+            Action::ReplaceTag(now) => write!(f, "a reader replaces the damaged row of the tag at {now}"),
             Action::Invalidate(how) => write!(f, "an operator invalidates ({how:?})"),
             Action::RollBack(body) => write!(f, "an operator rolls back to version {body}"),
             Action::Swap(body) => write!(f, "another service moves the pointer to version {body}"),
             Action::Collect(body) => write!(f, "the collector chooses version {body}"),
+            Action::Evict => write!(f, "the collector evicts the page"),
             Action::Operator(_, delivery, request) => write!(f, "operator: {request:?} {delivery:?}"),
-            Action::DeleteBody => write!(f, "the collector deletes the body of that version"),
+            Action::DeleteBody => {
+                write!(f, "the collector deletes the body of that version, or the bodies of that page")
+            }
             Action::CollectOrphan(body) => write!(f, "the collector deletes body {body}, an orphan"),
+            Action::ReadMeta => write!(f, "a reader reads META"),
+            Action::CheckReplaced(body) => {
+                write!(f, "a writer reads all rows, to delete replaced body {body}")
+            }
+            Action::DeleteReplaced(body) => write!(f, "a writer deletes replaced body {body}"),
         }
     }
 }
@@ -200,8 +223,12 @@ impl World {
         if from.time < steps.world.scope.seconds {
             steps.try_add(Action::SecondPasses, |_, state| {
                 state.time += 1;
+                state.end_late_read();
                 true
             });
+        }
+        if steps.world.scope.early_deletion {
+            steps.try_add(Action::ReadMeta, World::read_meta);
         }
         (0..writers).for_each(|index| steps.of_writer(index));
         (0..from.operators.len()).for_each(|index| steps.of_operator(index));
@@ -224,17 +251,41 @@ impl World {
         for place in (0..from.rows.0.len()).filter(|place| *place != LOCK) {
             steps.try_add(Action::RowExpires(place), |world, state| world.expire(state, place));
         }
-        for how in [InvalidationKind::Soft, InvalidationKind::Hard, InvalidationKind::Tag] {
+        for by in [-CLOCK_STEP, CLOCK_STEP] {
+            steps.try_add(Action::ClockStep(by), |_, state| {
+                state.clock_step += by;
+                let is_far = state.clock_step.abs() > CLOCK_STEP || state.left.clock_steps == 0;
+                state.left.clock_steps = state.left.clock_steps.saturating_sub(1);
+                !is_far
+            });
+        }
+        for place in (0..from.rows.0.len()).filter(|_| from.left.damages > 0) {
+            steps.add(Action::RowIsDamaged(place), |world, state| world.damage(state, place).then_some(None));
+        }
+        if steps.world.is_damaged(from.rows.0[TAG]) {
+            // The clocks of readers differ like those of writers.
+            for now in [from.time - 1, from.time, from.time + 1] {
+                steps.add(Action::ReplaceTag(now), |world, state| {
+                    Some(world.arrive(state, Request::ReplaceTag { now }).1)
+                });
+            }
+        }
+        for how in [InvalidationKind::Soft, InvalidationKind::Hard] {
             steps.try_add(Action::Invalidate(how), |world, state| world.invalidate(state, how));
         }
+        steps.try_add(Action::InvalidateTag, World::invalidate_tag);
+        steps.try_add(Action::PutTag, World::put_tag);
         if from.operators[COLLECTOR] != Operator::Idle {
             steps.try_add(Action::DeleteBody, World::delete);
         }
+        steps.try_add(Action::Evict, World::evict);
         for body in (0..BODIES).filter_map(|body| u8::try_from(body).ok()) {
             steps.try_add(Action::RollBack(body), |world, state| world.roll_back(state, body));
             steps.try_add(Action::Swap(body), |world, state| world.swap(state, body));
             steps.try_add(Action::Collect(body), |world, state| world.collect(state, body));
             steps.try_add(Action::CollectOrphan(body), |world, state| world.collect_orphan(state, body));
+            steps.try_add(Action::CheckReplaced(body), |world, state| world.check_replaced(state, body));
+            steps.try_add(Action::DeleteReplaced(body), |_, state| state.delete_replaced(body));
         }
     }
 
@@ -256,24 +307,29 @@ impl World {
         if !self.scope.empty {
             there = Set::of(&[OLD, SERVED]);
             for (body, generated_at) in [(OLD, -20), (SERVED, -10)] {
-                let generation = protocol::rendered(self, body, generated_at);
+                let generation = protocol::rendered(self, body, generated_at, 0);
                 let mut meta = Meta::of(generation.clone());
-                meta.version = Some(2);
-                meta.current_sk = Some(self.key(version_place(body)).sk.clone());
                 meta.mark = Some("an earlier publish".to_owned());
-                let version = Version::of(generation).to_item();
-                rows.0[version_place(body)] = self.settle(version_place(body), version);
+                if !self.scope.early_deletion || self.scope.recipe == Recipe::Versioned {
+                    meta.version = Some(2);
+                    meta.current_sk = Some(self.key(version_place(body)).sk.clone());
+                    let version = Version::of(generation).to_item();
+                    rows.0[version_place(body)] = self.settle(version_place(body), version);
+                }
                 rows.0[META] = self.settle(META, meta.to_item());
             }
         }
         State {
             time: 0,
+            clock_step: 0,
             rows,
             objects: there,
             written: there,
             spent: Set::default(),
             writers: Default::default(),
             operators: Default::default(),
+            replaced: Default::default(),
+            reader: None,
             under_way: Default::default(),
             leases: 0,
             operations: 0,
@@ -282,6 +338,8 @@ impl World {
                 crashes: self.scope.crashes,
                 expiries: self.scope.expiries,
                 row_expiries: self.scope.row_expiries,
+                clock_steps: self.scope.clock_steps,
+                damages: self.scope.damages,
                 operations: self.scope.operations,
             },
             past: Past { begun: there, ..Past::default() },

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
+use super::damage;
 use super::mutant::Mutant;
-use super::protocol::{self, MARGIN, Request, body_of};
+use super::protocol::{self, CLOCK_STEP, MARGIN, Request, body_of};
 use super::scope::Recipe;
 use super::state::{BODIES, Report, State};
 use super::table::{LOCK, META, REQUEST, Rows, TAG, World, version_place};
 use crate::protocol::freshness::Freshness;
-use crate::protocol::row::RequestStatus;
+use crate::protocol::generation::Generation;
+use crate::protocol::row::{Meta, RequestStatus};
 
 /// The violation of an invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +24,16 @@ pub(super) enum Violation {
     VersionRewritten,
     ServedVersionMissing,
     ServedBodyMissing,
+    ReadBodyMissing,
     BodyRewritten,
     OutdatedIsFresh,
+    CurrentIsOutdated,
     UnseenPageRolledBack,
     UnseenPageExtended,
     FreshPageRendered,
     ResultReplaced,
+    UnseenPageEvicted,
+    LeasedPageEvicted,
 }
 
 impl fmt::Display for Violation {
@@ -42,14 +48,20 @@ impl fmt::Display for Violation {
             Violation::VersionRewritten => "a version was rewritten",
             Violation::ServedVersionMissing => "META points at a version that does not exist",
             Violation::ServedBodyMissing => "META names a body that does not exist",
+            Violation::ReadBodyMissing => "a body was deleted while somebody with an older META may read it",
             Violation::BodyRewritten => "a body was rewritten",
             Violation::OutdatedIsFresh => "a page that was rendered before an invalidation is fresh after it",
+            Violation::CurrentIsOutdated => {
+                "a page that was rendered after every invalidation is stale at once"
+            }
             Violation::UnseenPageRolledBack => "a rollback replaced a page that its operator had not seen",
             Violation::UnseenPageExtended => "a writer extended a page that it had not seen",
             Violation::FreshPageRendered => {
                 "a page was rendered although another writer had just published it"
             }
             Violation::ResultReplaced => "the result of a request was replaced",
+            Violation::UnseenPageEvicted => "a page was evicted after it had changed",
+            Violation::LeasedPageEvicted => "a page was evicted while a writer held its lease",
         })
     }
 }
@@ -57,10 +69,24 @@ impl fmt::Display for Violation {
 /// Whether the page is fresh for a reader with this clock.
 pub(super) fn is_fresh(world: &World, rows: Rows, now: i8) -> bool {
     let margin = if world.is(Mutant::TagWithoutMargin) { std::time::Duration::ZERO } else { MARGIN };
-    let epochs: Vec<_> = world.epoch(rows.0[TAG]).copied().into_iter().collect();
-    world
-        .meta(rows.0[META])
-        .is_some_and(|meta| meta.freshness_with(&epochs, protocol::at(now), margin) == Freshness::Fresh)
+    let epochs = world.epochs(rows);
+    let freshness = |meta: &Meta| meta.freshness_with(&epochs, protocol::at(now), margin);
+    world.meta(rows.0[META]).is_some_and(|meta| {
+        let freshness = if world.is(Mutant::CountsIgnored) {
+            let generation = Generation { epochs: None, ..meta.generation.clone() };
+            freshness(&Meta { generation, ..meta.clone() })
+        } else {
+            freshness(meta)
+        };
+        freshness == Freshness::Fresh
+    })
+}
+
+/// The times of the clocks of readers, which differ like those of writers. Some were set, and others not yet.
+fn reader_clocks(world: &World, state: &State) -> impl Iterator<Item = i8> {
+    let steps: &[i8] = if world.scope.clock_steps > 0 { &[-CLOCK_STEP, 0, CLOCK_STEP] } else { &[0] };
+    let time = state.time;
+    steps.iter().flat_map(move |step| [time - 1, time, time + 1].map(|time| time + step))
 }
 
 /// Checks the invariants of a state.
@@ -73,6 +99,12 @@ pub(super) fn of_state(world: &World, state: &State) -> Option<Violation> {
             }
             _ => {}
         }
+    }
+    if state.reader.is_some_and(|reader| !state.objects.has(reader.body)) {
+        return Some(Violation::ReadBodyMissing);
+    }
+    if let Some(violation) = damage::of_state(world, state) {
+        return Some(violation);
     }
     let meta = world.meta(state.rows.0[META])?;
     let body = body_of(&meta.generation.s3_key);
@@ -87,9 +119,8 @@ pub(super) fn of_state(world: &World, state: &State) -> Option<Violation> {
             return Some(Violation::ServedVersionMissing);
         }
     }
-    // The clocks of readers differ like those of writers.
     let fresh = |now: &i8| is_fresh(world, state.rows, *now) && !meta.is_pinned(protocol::at(*now));
-    if state.past.outdated.has(body) && [state.time - 1, state.time, state.time + 1].iter().any(fresh) {
+    if state.past.outdated.has(body) && reader_clocks(world, state).any(|now| fresh(&now)) {
         return Some(Violation::OutdatedIsFresh);
     }
     None
@@ -110,6 +141,15 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
             }
             _ => {}
         }
+        // The row of the tag is the one that the render has seen, so nothing was invalidated since.
+        let is_current = before.past.epochs[usize::from(lease)] == after.rows.0[TAG] && world.scope.counts;
+        let epochs = [(world.tag.clone(), world.epoch(after.rows.0[TAG]).copied())];
+        let outdated = |meta: &Meta| {
+            epochs[0].1.is_none_or(|epoch| !epoch.has_uncounted_time()) && meta.is_outdated(&epochs, MARGIN)
+        };
+        if is_current && world.meta(after.rows.0[META]).is_some_and(outdated) {
+            return Some(Violation::CurrentIsOutdated);
+        }
         if before.past.published.has(lease) {
             return Some(Violation::PublishedTwice);
         }
@@ -117,11 +157,19 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
             return Some(Violation::PublishedAfterLaterGrant);
         }
     }
+    if let Request::Evict { now, rows, .. } = request {
+        let is_held = world.lock(before.rows.0[LOCK]).is_some_and(|lock| lock.is_held(protocol::at(now)));
+        // It ends the page, with its versions and requests.
+        return match before.rows.0[META] {
+            meta if meta != rows.0[META] => Some(Violation::UnseenPageEvicted),
+            _ if is_held => Some(Violation::LeasedPageEvicted),
+            _ => None,
+        };
+    }
     let (old, new) = (world.meta(before.rows.0[META]), world.meta(after.rows.0[META]));
     if let Request::RollBack { seen, .. } = request {
         let seen = world.meta(seen);
-        let pointer =
-            |meta: Option<&crate::protocol::row::Meta>| meta.map(|meta| meta.generation.s3_key.clone());
+        let pointer = |meta: Option<&Meta>| meta.map(|meta| meta.generation.s3_key.clone());
         if pointer(old) != pointer(seen) {
             return Some(Violation::UnseenPageRolledBack);
         }
@@ -131,13 +179,15 @@ pub(super) fn of_write(world: &World, before: &State, after: &State, request: Re
         Request::RollBack { .. } => true,
         _ => false,
     };
-    let version = |meta: Option<&crate::protocol::row::Meta>| meta.and_then(|meta| meta.version);
+    let version = |meta: Option<&Meta>| meta.and_then(|meta| meta.version);
     let next = match (version(old), moves) {
         (None, true) if version(new).is_none() => None,
         (old, true) => Some(old.unwrap_or(0) + 1),
         (old, false) => old,
     };
-    if version(new) != next {
+    // After damage, versions are counted from the start.
+    let counts = !world.is_damaged(before.rows.0[META]);
+    if counts && version(new) != next {
         return Some(Violation::VersionNotNext);
     }
     let versions = version_place(0)..;

@@ -9,6 +9,7 @@
 //! to the violation of each mutant.
 
 mod action;
+mod damage;
 mod explore;
 mod feed;
 mod invariant;
@@ -16,6 +17,7 @@ mod mutant;
 mod network;
 mod operator;
 mod protocol;
+mod replaced;
 mod scope;
 mod state;
 mod table;

@@ -29,6 +29,18 @@ pub(super) enum Mutant {
     InvalidateWithoutFence,
     /// The epoch of a tag has no margin for clock skew.
     TagWithoutMargin,
+    /// Times are compared, although the row has counts.
+    CountsIgnored,
+    /// A page has the counts from after its render.
+    CountsReadAfterRender,
+    /// The update of an unchanged page leaves the counts of the earlier render.
+    ExtensionKeepsCounts,
+    /// The update of an unchanged page removes the counts, so times are compared.
+    ExtensionDropsCounts,
+    /// An invalidation of a tag whose row has a later time is not counted.
+    EarlierTimeIsNotCounted,
+    /// Every row of a tag begins to count at the same number.
+    SameBase,
     /// `META` is not read again after the lease was acquired.
     NoSecondLookup,
     /// A publish whose response was lost is retried without its client token.
@@ -57,11 +69,33 @@ pub(super) enum Mutant {
     ExtensionOfInvalidated,
     /// The update of an unchanged page with an unknown outcome is reported as not published.
     UnknownExtensionIsFinal,
+    /// A replaced body is deleted at once.
+    NoDelayBeforeDeletion,
+    /// A replaced body is deleted after the delay although a row names it.
+    DeletionWithoutRows,
+    /// A body that a publish with an unknown outcome concerns is deleted although its lock exists.
+    DeletionWithoutLock,
+    /// Such a body is deleted as soon as the lock is gone.
+    DeletionRightAfterDoubt,
+    /// An eviction does not check whether the page has changed since it was read.
+    EvictionOfUnseenPage,
+    /// An eviction does not check whether a lease is held.
+    EvictionOfLeasedPage,
+    /// An eviction deletes the bodies before the rows.
+    EvictionOfBodiesFirst,
+    /// A tag whose row is damaged counts as never invalidated.
+    DamagedTagIsAbsent,
+    /// The row that replaces a damaged one of a tag says that the tag was invalidated long ago.
+    ReplacedTagIsOld,
+    /// A page whose `META` is damaged is served as it was before.
+    DamagedMetaIsFresh,
+    /// A publish takes a damaged `LOCK` for that of its own lease.
+    DamagedLockIsOwn,
 }
 
 impl Mutant {
     /// All mutants, each with the smallest scope in which it is detected.
-    pub(super) const ALL: [(Mutant, Scope); 26] = [
+    pub(super) const ALL: [(Mutant, Scope); 43] = [
         (Mutant::NoToken, Scope::RACE),
         (Mutant::ExpiryForToken, Scope::RACE),
         (Mutant::RisingForToken, Scope::RACE),
@@ -74,6 +108,12 @@ impl Mutant {
         (Mutant::GcWithoutLockCheck, Scope::HISTORY),
         (Mutant::InvalidateWithoutFence, Scope::FENCE),
         (Mutant::TagWithoutMargin, Scope::TAG),
+        (Mutant::CountsIgnored, Scope::CLOCKS),
+        (Mutant::CountsReadAfterRender, Scope::CLOCKS),
+        (Mutant::ExtensionKeepsCounts, Scope::CLOCKS_UNCHANGED),
+        (Mutant::ExtensionDropsCounts, Scope::CLOCKS_UNCHANGED),
+        (Mutant::EarlierTimeIsNotCounted, Scope::CLOCKS),
+        (Mutant::SameBase, Scope::REPLACED_TAG),
         (Mutant::NoSecondLookup, Scope::RACE),
         (Mutant::PublishWithoutClientToken, Scope::ALONE_IN_PLACE),
         (Mutant::AcquireSentAgain, Scope::FENCE),
@@ -88,5 +128,16 @@ impl Mutant {
         (Mutant::ExtensionWithoutPublish, Scope::UNCHANGED),
         (Mutant::ExtensionOfInvalidated, Scope::INVALIDATED_TWICE),
         (Mutant::UnknownExtensionIsFinal, Scope::ALONE_UNCHANGED),
+        (Mutant::NoDelayBeforeDeletion, Scope::EARLY_DELETION),
+        (Mutant::DeletionWithoutRows, Scope::EARLY_DELETION_ALONE),
+        (Mutant::DeletionWithoutLock, Scope::EARLY_DELETION_ALONE),
+        (Mutant::DeletionRightAfterDoubt, Scope::EARLY_DELETION_ALONE),
+        (Mutant::EvictionOfUnseenPage, Scope::EVICTION),
+        (Mutant::EvictionOfLeasedPage, Scope::EVICTION),
+        (Mutant::EvictionOfBodiesFirst, Scope::EVICTION),
+        (Mutant::DamagedTagIsAbsent, Scope::DAMAGED_TAG),
+        (Mutant::ReplacedTagIsOld, Scope::DAMAGED_TAG),
+        (Mutant::DamagedMetaIsFresh, Scope::DAMAGE),
+        (Mutant::DamagedLockIsOwn, Scope::DAMAGE),
     ];
 }

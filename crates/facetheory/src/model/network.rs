@@ -1,7 +1,8 @@
 //! Delivers requests to the table.
 
 use super::invariant::{self, Violation};
-use super::protocol::{InvalidationKind, Request, body_for, body_of};
+use super::mutant::Mutant;
+use super::protocol::{Request, body_for, body_of};
 use super::scope::Recipe;
 use super::state::State;
 use super::table::{META, World};
@@ -28,8 +29,9 @@ impl World {
         }
         let before = *state;
         let result = self.commit(state.rows, request);
-        if let Request::Invalidate { how: InvalidationKind::Tag, .. } = request {
-            // A refusal means that the tag has a later epoch.
+        // Its sender is told that the tag was invalidated.
+        let is_acknowledged = result.applied || self.is(Mutant::EarlierTimeIsNotCounted);
+        if matches!(request, Request::InvalidateTag { .. }) && is_acknowledged {
             state.past.outdated.extend(state.past.tagged);
         }
         if !result.applied {
@@ -64,13 +66,16 @@ impl World {
                     past.outdated.remove(served);
                 }
             }
-            Request::Invalidate { how: InvalidationKind::Tag, .. } => {}
             Request::Invalidate { .. } => past.outdated.extend(past.begun),
             Request::Refresh { .. }
             | Request::Release { .. }
             | Request::RollBack { .. }
             | Request::Collect { .. }
-            | Request::Swap { .. } => {}
+            | Request::InvalidateTag { .. }
+            | Request::PutTag { .. }
+            | Request::Swap { .. }
+            | Request::Evict { .. }
+            | Request::ReplaceTag { .. } => {}
         }
     }
 }

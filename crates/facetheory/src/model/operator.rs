@@ -1,10 +1,10 @@
-//! Operators: one invalidates, one rolls back, one collects garbage.
+//! Operators: one invalidates, one rolls back, one collects garbage and evicts.
 
 use super::mutant::Mutant;
 use super::network::Response;
 use super::protocol::{self, InvalidationKind, MARGIN, Request, Target, body_of};
-use super::state::{BODIES, Operator, State};
-use super::table::{LOCK, META, World, version_place};
+use super::state::{BODIES, Operator, Set, State};
+use super::table::{LOCK, META, TAG, World, version_place};
 use crate::protocol::invalidate::Found;
 use crate::protocol::pointer::StoredMeta;
 use crate::protocol::retention::Retention;
@@ -20,34 +20,56 @@ impl World {
         let left = match how {
             InvalidationKind::Soft => &mut state.left.operations.soft,
             InvalidationKind::Hard => &mut state.left.operations.hard,
-            InvalidationKind::Tag => &mut state.left.operations.tag,
         };
         if *left == 0 || state.operators[INVALIDATOR] != Operator::Idle {
             return false;
         }
         *left -= 1;
-        let now = protocol::at(state.time);
+        let now = protocol::at(state.wall());
         let seen = state.rows.0[META];
         let page = self.resolved(state);
-        let target = match Found::of(self.item(seen), page.as_ref(), now) {
+        let target = match Found::of(self.whole(seen), page.as_ref(), now) {
             Found::Nothing => Target::Nothing,
             Found::Page => Target::Page,
             Found::PinEnded(_) => Target::PinEnded(seen),
             Found::Pinned if how == InvalidationKind::Soft => return false,
             Found::Pinned => Target::Pinned,
         };
-        let request = Request::Invalidate { operation: state.operations, now: state.time, how, target };
-        if how == InvalidationKind::Tag {
-            state.past.tagged = state.past.begun;
-        }
+        let request = Request::Invalidate { operation: state.operations, now: state.wall(), how, target };
         state.operations += 1;
         state.operators[INVALIDATOR] = Operator::Waiting(request);
         true
     }
 
+    /// Requests an invalidation of the tag.
+    pub(super) fn invalidate_tag(&self, state: &mut State) -> bool {
+        if state.left.operations.tag == 0 || state.operators[INVALIDATOR] != Operator::Idle {
+            return false;
+        }
+        state.left.operations.tag -= 1;
+        state.past.tagged = state.past.begun;
+        let request =
+            Request::InvalidateTag { operation: state.operations, now: state.wall(), refused_by: 0 };
+        state.operations += 1;
+        state.operators[INVALIDATOR] = Operator::Waiting(request);
+        true
+    }
+
+    /// Requests an invalidation of the tag, as a service in another language does it that does not count.
+    pub(super) fn put_tag(&self, state: &mut State) -> bool {
+        if state.left.operations.put_tag == 0 || state.operators[ROLLER] != Operator::Idle {
+            return false;
+        }
+        state.left.operations.put_tag -= 1;
+        let request = Request::PutTag { operation: state.operations, now: state.wall() };
+        state.operations += 1;
+        state.operators[ROLLER] = Operator::Waiting(request);
+        true
+    }
+
     /// The page as readers resolve it: the version that another service has swapped in, or the copy in `META`.
     fn resolved(&self, state: &State) -> Option<Meta> {
-        let stored = StoredMeta::read(self.item(state.rows.0[META])?).expect("META");
+        let stored = StoredMeta::read(self.whole(state.rows.0[META])?).expect("META");
         let place = |sk: &str| (LOCK..state.rows.0.len()).find(|place| self.key(*place).sk == sk);
         let version = stored.unread().and_then(place).and_then(|place| self.version(state.rows.0[place]));
         Some(match version.cloned() {
@@ -61,13 +83,14 @@ impl World {
         let (target, seen) = (state.rows.0[version_place(body)], state.rows.0[META]);
         if state.left.operations.roll_back == 0
             || state.operators[ROLLER] != Operator::Idle
-            || target == 0
-            || seen == 0
+            || self.whole(target).is_none()
+            || self.whole(seen).is_none()
         {
             return false;
         }
         state.left.operations.roll_back -= 1;
-        let request = Request::RollBack { operation: state.operations, now: state.time, body, target, seen };
+        let request =
+            Request::RollBack { operation: state.operations, now: state.wall(), body, target, seen };
         state.operations += 1;
         state.operators[ROLLER] = Operator::Waiting(request);
         true
@@ -124,7 +147,9 @@ impl World {
             .iter()
             .any(|id| self.version(*id).is_some_and(|version| named(&version.generation.s3_key)));
         let locked = state.rows.0[LOCK] != 0;
-        if state.left.operations.collect == 0
+        // The grace period, which is longer than any reader uses a pointer, is not modelled.
+        if self.scope.early_deletion
+            || state.left.operations.collect == 0
             || !state.objects.has(body)
             || served
             || stored
@@ -137,19 +162,60 @@ impl World {
         true
     }
 
-    /// Receives the response to a request. An operator does not retry.
+    /// Requests the eviction of the page.
+    pub(super) fn evict(&self, state: &mut State) -> bool {
+        if state.left.operations.evict == 0 || state.operators[COLLECTOR] != Operator::Idle {
+            return false;
+        }
+        let Some(deletion) = protocol::eviction(self, state.time, state.rows) else { return false };
+        state.left.operations.evict -= 1;
+        let request = Request::Evict { operation: state.operations, now: state.time, rows: state.rows };
+        state.operations += 1;
+        state.operators[COLLECTOR] = Operator::Waiting(request);
+        if self.is(Mutant::EvictionOfBodiesFirst) {
+            deletion.s3_keys.iter().for_each(|s3_key| state.objects.remove(body_of(s3_key)));
+        }
+        true
+    }
+
+    /// Receives the response to a request. An operator does not retry, but invalidates a tag in the way that its row allows.
     pub(super) fn receive_by_operator(&self, state: &mut State, index: usize, response: Response) {
         state.operators[index] = match (state.operators[index], response) {
+            (Operator::Waiting(Request::Collect { body, .. }), Response::Applied)
+                if self.scope.early_deletion =>
+            {
+                state.queue_replaced(body, None);
+                Operator::Idle
+            }
+            (
+                Operator::Waiting(Request::InvalidateTag { operation, now, refused_by: 0 }),
+                Response::Refused,
+            ) if !self.is(Mutant::EarlierTimeIsNotCounted) => {
+                let refused_by = state.rows.0[TAG];
+                Operator::Waiting(Request::InvalidateTag { operation, now, refused_by })
+            }
             (Operator::Waiting(Request::Collect { body, .. }), Response::Applied) => Operator::Deleting(body),
+            (Operator::Waiting(Request::Evict { now, rows, .. }), Response::Applied) => {
+                let deletion = protocol::eviction(self, now, rows).expect("it was requested");
+                let bodies: Vec<u8> = deletion.s3_keys.iter().map(|s3_key| body_of(s3_key)).collect();
+                Operator::Evicted(Set::of(&bodies))
+            }
             _ => Operator::Idle,
         };
     }
 
-    /// Deletes the body of a version that was deleted.
+    /// Deletes the body of a version that was deleted, or all bodies of a page that was evicted.
     pub(super) fn delete(&self, state: &mut State) -> bool {
-        let Operator::Deleting(body) = state.operators[COLLECTOR] else { return false };
+        let bodies = match state.operators[COLLECTOR] {
+            Operator::Deleting(body) => Set::of(&[body]),
+            Operator::Evicted(bodies) => bodies,
+            _ => return false,
+        };
         state.operators[COLLECTOR] = Operator::Idle;
-        state.objects.remove(body);
+        (0..BODIES)
+            .filter_map(|body| u8::try_from(body).ok())
+            .filter(|body| bodies.has(*body))
+            .for_each(|body| state.objects.remove(body));
         true
     }
 }

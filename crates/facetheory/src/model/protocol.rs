@@ -7,12 +7,13 @@ use tabletheory::{Timestamp, Txn, Update, Write};
 use super::mutant::Mutant;
 use super::scope::Recipe;
 use super::state::{FIRST, LEASES};
-use super::table::{LOCK, META, REQUEST, RowId, Rows, World, version_place};
+use super::table::{LOCK, META, REQUEST, RowId, Rows, TAG, World, version_place};
 use crate::protocol::attribute as name;
 use crate::protocol::epoch::Epoch;
+use crate::protocol::eviction::{self, Deletion, Eviction};
 use crate::protocol::extend::Witness;
 use crate::protocol::generation::Generation;
-use crate::protocol::invalidate::{self, Found, InvalidationMode};
+use crate::protocol::invalidate::{self, Found, InvalidationMode, TagInvalidation};
 use crate::protocol::lease::{Lease, LeaseTerms};
 use crate::protocol::pointer;
 use crate::protocol::publish::{Guards, Publication};
@@ -20,6 +21,7 @@ use crate::protocol::request::{Claim, RequestDecision, RequestStep, RequestTerms
 use crate::protocol::retention;
 use crate::protocol::rollback::Rollback;
 use crate::protocol::row::Meta;
+use crate::protocol::seen_epochs::SeenEpochs;
 
 /// The start time, in epoch seconds.
 const START: i64 = 1_700_000_000;
@@ -28,12 +30,14 @@ const INTERVAL: i64 = 2;
 /// Clocks differ by one second either way.
 pub(super) const MARGIN: Duration = Duration::from_secs(2);
 
-/// The kind of an invalidation.
+/// By how many seconds the wall clocks are set: more than the interval of a page and the margin.
+pub(super) const CLOCK_STEP: i8 = 6;
+
+/// The kind of an invalidation of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum InvalidationKind {
     Soft,
     Hard,
-    Tag,
 }
 
 /// The state of the page that an invalidation found.
@@ -49,16 +53,78 @@ pub(super) enum Target {
 /// A request to the table: everything from which its transaction is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Request {
-    Acquire { lease: u8, now: i8 },
-    Start { lease: u8, now: i8, found: RowId, lock: RowId },
-    Refresh { lease: u8, now: i8 },
-    Release { lease: u8 },
-    Publish { lease: u8, now: i8, seen: RowId, generated_at: i8 },
-    Extend { lease: u8, now: i8, seen: RowId, generated_at: i8 },
-    Invalidate { operation: u8, now: i8, how: InvalidationKind, target: Target },
-    RollBack { operation: u8, now: i8, body: u8, target: RowId, seen: RowId },
-    Collect { operation: u8, body: u8 },
-    Swap { operation: u8, body: u8 },
+    Acquire {
+        lease: u8,
+        now: i8,
+    },
+    Start {
+        lease: u8,
+        now: i8,
+        found: RowId,
+        lock: RowId,
+    },
+    Refresh {
+        lease: u8,
+        now: i8,
+    },
+    Release {
+        lease: u8,
+    },
+    Publish {
+        lease: u8,
+        now: i8,
+        seen: RowId,
+        generated_at: i8,
+        epoch: RowId,
+    },
+    Extend {
+        lease: u8,
+        now: i8,
+        seen: RowId,
+        generated_at: i8,
+        epoch: RowId,
+    },
+    Invalidate {
+        operation: u8,
+        now: i8,
+        how: InvalidationKind,
+        target: Target,
+    },
+    /// Counts an invalidation of the tag, whose row has refused an earlier attempt.
+    InvalidateTag {
+        operation: u8,
+        now: i8,
+        refused_by: RowId,
+    },
+    /// Another service invalidates the tag.
+    PutTag {
+        operation: u8,
+        now: i8,
+    },
+    RollBack {
+        operation: u8,
+        now: i8,
+        body: u8,
+        target: RowId,
+        seen: RowId,
+    },
+    Collect {
+        operation: u8,
+        body: u8,
+    },
+    Swap {
+        operation: u8,
+        body: u8,
+    },
+    Evict {
+        operation: u8,
+        now: i8,
+        rows: Rows,
+    },
+    /// A reader replaces the damaged row of the tag.
+    ReplaceTag {
+        now: i8,
+    },
 }
 
 impl Request {
@@ -71,13 +137,17 @@ impl Request {
             Request::Publish { .. } if world.is(Mutant::PublishWithoutClientToken) => None,
             Request::Start { lease, .. } => Some(lease),
             Request::Publish { lease, .. } => Some(leases + lease),
-            // Applying it again changes nothing.
-            Request::Invalidate { how: InvalidationKind::Tag, .. } => None,
+            // Applied again, it counts again.
+            Request::InvalidateTag { .. } | Request::PutTag { .. } => None,
             Request::Invalidate { operation, .. }
             | Request::RollBack { operation, .. }
             | Request::Collect { operation, .. }
-            | Request::Swap { operation, .. } => Some(2 * leases + operation),
-            Request::Refresh { .. } | Request::Release { .. } | Request::Extend { .. } => None,
+            | Request::Swap { operation, .. }
+            | Request::Evict { operation, .. } => Some(2 * leases + operation),
+            Request::Refresh { .. }
+            | Request::Release { .. }
+            | Request::Extend { .. }
+            | Request::ReplaceTag { .. } => None,
         }
     }
 }
@@ -119,9 +189,14 @@ pub(super) fn lease(world: &World, lease: u8, now: i8) -> Lease {
     Lease::starting(world.page.clone(), token(lease), at(now), &world.terms)
 }
 
-/// A generation. The initial ones were rendered long ago.
-pub(super) fn rendered(world: &World, body: u8, generated_at: i8) -> Generation {
+/// A generation that has seen this row of the tag. The initial ones were rendered long ago, before the tag was invalidated.
+pub(super) fn rendered(world: &World, body: u8, generated_at: i8, epoch: RowId) -> Generation {
     let mut page = Generation::new(body_key(body), START + i64::from(generated_at), INTERVAL);
+    if world.scope.counts {
+        let mut seen = SeenEpochs::of_render_at(page.generated_at);
+        seen.insert(&world.tag, world.epoch(epoch).map_or(0, Epoch::count));
+        page.epochs = Some(seen);
+    }
     if world.scope.recipe == Recipe::Unchanged {
         page.content.digest = Some("sha256:same".to_owned());
     }
@@ -160,13 +235,23 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
         },
         Request::Refresh { lease: number, now } => lease(world, number, now).refresh(at(now), &world.terms).1,
         Request::Release { lease: number } => lease(world, number, 0).release(),
-        Request::Publish { lease, now, seen, generated_at } => {
-            publish(world, lease, now, world.meta(seen), generated_at)
+        Request::Publish { lease, now, seen, generated_at, epoch } => {
+            let page = rendered(world, body_for(world, lease), generated_at, epoch);
+            let txn = publish(world, lease, now, world.meta(seen), &page);
+            let is_own = world.is(Mutant::DamagedLockIsOwn) && world.is_damaged(rows.0[LOCK]);
+            without(txn, is_own, &world.key(LOCK).sk)
         }
-        Request::Extend { lease, now, seen, generated_at } => {
-            extension(world, lease, now, seen, generated_at).expect("a page that can be extended")
+        Request::Extend { lease, now, seen, generated_at, epoch } => {
+            extension(world, lease, now, seen, generated_at, epoch).expect("a page that can be extended")
         }
         Request::Invalidate { now, how, target, .. } => invalidation(world, now, how, target),
+        Request::InvalidateTag { operation, now, refused_by } => {
+            let random = if world.is(Mutant::SameBase) { 0 } else { 100 * u64::from(operation) };
+            TagInvalidation::new(world.key(TAG).clone(), at(now), None, random).txn(world.item(refused_by))
+        }
+        Request::PutTag { now, .. } => {
+            Txn::from(Write::put(world.key(TAG).clone(), Epoch::at(at(now).seconds()).to_item()))
+        }
         Request::RollBack { now, body, target, seen, .. } => {
             let seen = if world.is(Mutant::RollbackOfUnseenPage) { rows.0[META] } else { seen };
             let txn = Rollback {
@@ -175,6 +260,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
                 target: world.version(target).expect("a version was read"),
                 seen: world.meta(seen).expect("META was read"),
                 pin: Duration::from_secs(world.scope.pin),
+                ttl: ttl(world, now),
                 superseded_ttl: ttl(world, now),
                 now: at(now),
             }
@@ -191,6 +277,26 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
             let txn = retention::delete_version(&world.page.meta(), &world.key(version_place(body)).sk);
             without(txn, world.is(Mutant::GcDeletesCurrent), &world.key(META).sk)
         }
+        Request::Evict { now, rows, .. } => {
+            let txn = eviction(world, now, rows).expect("a page that was not leased").txn;
+            let without_condition = |mutant, place: usize| {
+                let key = world.key(place).clone();
+                move |write: Write| {
+                    if world.is(mutant) && *write.key() == key { Write::delete(key.clone()) } else { write }
+                }
+            };
+            let writes = txn.writes().iter().cloned();
+            let writes = writes.map(without_condition(Mutant::EvictionOfUnseenPage, META));
+            Txn::new(writes.map(without_condition(Mutant::EvictionOfLeasedPage, LOCK)))
+        }
+        Request::ReplaceTag { now } => {
+            if world.is(Mutant::ReplacedTagIsOld) {
+                let old = Write::put(world.key(TAG).clone(), Epoch::at(0).to_item());
+                return Txn::from(old.when(name::PK.absent()));
+            }
+            // Another number than that of any operation.
+            TagInvalidation::new(world.key(TAG).clone(), at(now), None, 50).of_absent_row()
+        }
         // As the recipe of other languages describes it.
         Request::Swap { body, .. } => {
             let pointer = Update::new([name::CURRENT_SK.set(world.key(version_place(body)).sk.as_str())]);
@@ -202,8 +308,25 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
     }
 }
 
+/// The deletion of the page with these rows, if production would send it.
+pub(super) fn eviction(world: &World, now: i8, rows: Rows) -> Option<Deletion> {
+    let of_page = rows.0.iter().enumerate().filter(|(place, _)| *place != TAG);
+    let items: Vec<_> = of_page.filter_map(|(_, id)| world.item(*id).cloned()).collect();
+    match eviction::plan(world.key(META), &items, at(now))? {
+        Eviction::Delete(deletion) => Some(deletion),
+        Eviction::Defer(_) => None,
+    }
+}
+
 /// The update that extends an unchanged page, if production would send it.
-pub(super) fn extension(world: &World, number: u8, now: i8, seen: RowId, generated_at: i8) -> Option<Txn> {
+pub(super) fn extension(
+    world: &World,
+    number: u8,
+    now: i8,
+    seen: RowId,
+    generated_at: i8,
+    epoch: RowId,
+) -> Option<Txn> {
     let missing = match world.mutant {
         Some(Mutant::ExtensionWithoutPointer) => Some(Witness::Pointer),
         Some(Mutant::ExtensionWithoutInterval) => Some(Witness::Interval),
@@ -214,7 +337,14 @@ pub(super) fn extension(world: &World, number: u8, now: i8, seen: RowId, generat
         Witness::ALL.into_iter().filter(|witness| Some(*witness) != missing).collect();
     let page = match world.meta(seen) {
         Some(meta) if world.scope.recipe == Recipe::Unchanged => {
-            rendered(world, body_of(&meta.generation.s3_key), generated_at)
+            let page = rendered(world, body_of(&meta.generation.s3_key), generated_at, epoch);
+            match (world.mutant, &meta.generation.epochs) {
+                (Some(Mutant::ExtensionKeepsCounts), Some(seen)) => {
+                    Generation { epochs: Some(seen.clone().of_copy_at(page.generated_at)), ..page }
+                }
+                (Some(Mutant::ExtensionDropsCounts), _) => Generation { epochs: None, ..page },
+                _ => page,
+            }
         }
         _ => return None,
     };
@@ -236,14 +366,14 @@ fn publication<'a>(
 ) -> Publication<'a> {
     let guards = Guards { newer: world.is(Mutant::RisingForToken), ..Guards::default() };
     let ttl = ttl(world, now);
-    Publication { lease, page, seen, ttl, superseded_ttl: ttl, request, guards, now: at(now) }
+    let superseded_ttl = ttl;
+    Publication { seen, ttl, superseded_ttl, request, guards, ..Publication::new(lease, page, at(now)) }
 }
 
-fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, generated_at: i8) -> Txn {
-    let page = rendered(world, body_for(world, number), generated_at);
+fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, page: &Generation) -> Txn {
     let lease = lease(world, number, now);
     let claim = claim(world, number, now);
-    let publication = publication(world, &lease, &page, seen, claim.as_ref(), now);
+    let publication = publication(world, &lease, page, seen, claim.as_ref(), now);
     let txn = match (world.scope.recipe, seen) {
         (Recipe::Versioned, _) => publication.versioned(&version_id(usize::from(body_for(world, number)))),
         (Recipe::Unchanged, Some(current)) => publication.unchanged(current),
@@ -276,7 +406,6 @@ fn invalidation(world: &World, now: i8, how: InvalidationKind, target: Target) -
     let strength = match how {
         InvalidationKind::Soft => InvalidationMode::Soft,
         InvalidationKind::Hard => InvalidationMode::Hard,
-        InvalidationKind::Tag => return invalidate::tag(world.tag.key(None), Epoch::at(at(now).seconds())),
     };
     let found = match target {
         Target::Nothing => Found::Nothing,

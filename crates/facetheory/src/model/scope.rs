@@ -19,6 +19,10 @@ pub(super) struct Operations {
     pub(super) collect: u8,
     /// A service in another language moves the pointer.
     pub(super) swap: u8,
+    /// The page is evicted.
+    pub(super) evict: u8,
+    /// A service in another language replaces the row of the tag.
+    pub(super) put_tag: u8,
 }
 
 /// The bounds of an exploration.
@@ -41,17 +45,26 @@ pub(super) struct Scope {
     pub(super) expiries: u8,
     /// How often another row is deleted by its `ttl`, late or far too early; if 0, no row has a `ttl`.
     pub(super) row_expiries: u8,
+    /// How often the wall clocks are set, forward or back by more than the interval and the margin.
+    pub(super) clock_steps: u8,
+    /// Whether the rows of pages have the counts of their tags, unlike those of other languages.
+    pub(super) counts: bool,
+    /// How often any row is damaged.
+    pub(super) damages: u8,
     /// Whether each writer may refresh its lease, once.
     pub(super) refreshes: bool,
     /// Whether the writers execute one request with an idempotency key.
     pub(super) request: bool,
+    /// Whether replaced bodies are deleted early while somebody reads, and the page has no versions initially.
+    pub(super) early_deletion: bool,
     /// How many seconds a page that is rolled back is pinned.
     pub(super) pin: u64,
     pub(super) operations: Operations,
 }
 
 impl Scope {
-    const NOTHING: Operations = Operations { soft: 0, hard: 0, tag: 0, roll_back: 0, collect: 0, swap: 0 };
+    const NOTHING: Operations =
+        Operations { soft: 0, hard: 0, tag: 0, roll_back: 0, collect: 0, swap: 0, evict: 0, put_tag: 0 };
 
     /// Two writers and no faults: the base of the other scopes.
     const BASE: Scope = Scope {
@@ -65,8 +78,12 @@ impl Scope {
         crashes: 0,
         expiries: 0,
         row_expiries: 0,
+        clock_steps: 0,
+        counts: true,
+        damages: 0,
         refreshes: false,
         request: false,
+        early_deletion: false,
         pin: 2,
         operations: Scope::NOTHING,
     };
@@ -81,8 +98,18 @@ impl Scope {
         crashes: 1,
         expiries: 1,
         row_expiries: 1,
+        damages: 1,
         refreshes: true,
-        operations: Operations { soft: 1, hard: 1, tag: 1, roll_back: 1, collect: 2, swap: 0 },
+        operations: Operations {
+            soft: 1,
+            hard: 1,
+            tag: 1,
+            roll_back: 1,
+            collect: 2,
+            evict: 1,
+            ..Scope::NOTHING
+        },
+        clock_steps: 1,
         ..Scope::BASE
     };
 
@@ -200,9 +227,48 @@ impl Scope {
         ..Scope::BASE
     };
 
-    /// Invalidation of a tag while a writer with another clock regenerates the page.
+    /// Invalidation of a tag while the wall clocks are set.
+    pub(super) const CLOCKS: Scope = Scope {
+        name: "clocks",
+        recipe: Recipe::InPlace,
+        writers: 1,
+        leases: 1,
+        seconds: 1,
+        clock_steps: 1,
+        operations: Operations { tag: 2, ..Scope::NOTHING },
+        ..Scope::BASE
+    };
+
+    /// Invalidation of a tag while the wall clocks are set and the render does not change the body.
+    pub(super) const CLOCKS_UNCHANGED: Scope =
+        Scope { name: "clocks, unchanged", recipe: Recipe::Unchanged, ..Scope::CLOCKS };
+
+    /// Invalidation of a tag while the wall clocks are set, with several writers and faults.
+    pub(super) const CLOCKS_AND_FAULTS: Scope = Scope {
+        name: "clocks and faults",
+        writers: 2,
+        leases: 2,
+        seconds: 2,
+        clock_steps: 2,
+        faults: 1,
+        ..Scope::CLOCKS
+    };
+
+    /// Invalidation of a tag whose row another service replaces.
+    pub(super) const REPLACED_TAG: Scope = Scope {
+        name: "replaced tag",
+        recipe: Recipe::InPlace,
+        writers: 1,
+        leases: 1,
+        seconds: 1,
+        operations: Operations { tag: 2, put_tag: 1, ..Scope::NOTHING },
+        ..Scope::BASE
+    };
+
+    /// Invalidation of a tag while a writer with another clock regenerates the page, whose row has no counts.
     pub(super) const TAG: Scope = Scope {
         name: "tag",
+        counts: false,
         writers: 3,
         leases: 2,
         operations: Operations { tag: 2, roll_back: 1, ..Scope::NOTHING },
@@ -217,6 +283,20 @@ impl Scope {
         operations: Operations { roll_back: 2, collect: 2, ..Scope::NOTHING },
         ..Scope::BASE
     };
+
+    /// Eviction of a page that is regenerated and rolled back.
+    pub(super) const EVICTION: Scope = Scope {
+        name: "eviction",
+        seconds: 3,
+        faults: 1,
+        expiries: 1,
+        operations: Operations { roll_back: 1, evict: 2, ..Scope::NOTHING },
+        ..Scope::BASE
+    };
+
+    /// Eviction of a page whose render does not change the body.
+    pub(super) const EVICTION_OF_UNCHANGED: Scope =
+        Scope { name: "eviction of unchanged", recipe: Recipe::Unchanged, ..Scope::EVICTION };
 
     /// Versions that expire during a rollback to them.
     pub(super) const EXPIRY: Scope = Scope {
@@ -258,8 +338,61 @@ impl Scope {
         ..Scope::BASE
     };
 
+    /// Bodies that are deleted soon after they were replaced, and a reader with an older pointer.
+    pub(super) const EARLY_DELETION: Scope = Scope {
+        name: "early deletion",
+        recipe: Recipe::InPlace,
+        seconds: 3,
+        faults: 1,
+        early_deletion: true,
+        operations: Operations { soft: 1, ..Scope::NOTHING },
+        ..Scope::BASE
+    };
+
+    /// Early deletion of bodies whose publish has an unknown outcome.
+    pub(super) const EARLY_DELETION_ALONE: Scope = Scope {
+        name: "early deletion, alone",
+        writers: 1,
+        leases: 1,
+        seconds: 4,
+        faults: 3,
+        operations: Scope::NOTHING,
+        ..Scope::EARLY_DELETION
+    };
+
+    /// Early deletion of the bodies of versions, and rollbacks to them.
+    pub(super) const EARLY_DELETION_OF_VERSIONS: Scope = Scope {
+        name: "early deletion of versions",
+        recipe: Recipe::Versioned,
+        operations: Operations { roll_back: 2, collect: 2, ..Scope::NOTHING },
+        ..Scope::EARLY_DELETION
+    };
+
+    /// Rows that are damaged while two writers regenerate the page, and operators change it.
+    pub(super) const DAMAGE: Scope = Scope {
+        name: "damage",
+        seconds: 1,
+        damages: 2,
+        operations: Operations { soft: 1, roll_back: 1, collect: 1, ..Scope::NOTHING },
+        ..Scope::BASE
+    };
+
+    /// Rows that are damaged after a tag was invalidated.
+    pub(super) const DAMAGED_TAG: Scope = Scope {
+        name: "damaged tag",
+        writers: 1,
+        seconds: 2,
+        damages: 1,
+        operations: Operations { tag: 1, ..Scope::NOTHING },
+        ..Scope::BASE
+    };
+
+    /// A row that is damaged while several writers execute one request.
+    pub(super) const DAMAGED_REQUEST: Scope =
+        Scope { name: "damaged request", seconds: 2, faults: 0, crashes: 0, damages: 1, ..Scope::REQUEST };
+
     /// All scopes.
-    pub(super) const ALL: [Scope; 22] = [
+    pub(super) const ALL: [Scope; 34] = [
         Scope::RACE,
         Scope::ALONE,
         Scope::ALONE_IN_PLACE,
@@ -274,13 +407,25 @@ impl Scope {
         Scope::FENCE,
         Scope::TAKEOVER,
         Scope::TAG,
+        Scope::CLOCKS,
+        Scope::CLOCKS_UNCHANGED,
+        Scope::CLOCKS_AND_FAULTS,
+        Scope::REPLACED_TAG,
         Scope::HISTORY,
+        Scope::EVICTION,
+        Scope::EVICTION_OF_UNCHANGED,
         Scope::EXPIRY,
         Scope::FIRST_EXPIRES,
         Scope::FORGOTTEN,
         Scope::UNPINNED,
         Scope::REQUEST,
         Scope::EMPTY,
+        Scope::EARLY_DELETION,
+        Scope::EARLY_DELETION_ALONE,
+        Scope::EARLY_DELETION_OF_VERSIONS,
+        Scope::DAMAGE,
+        Scope::DAMAGED_TAG,
+        Scope::DAMAGED_REQUEST,
         Scope::EVERYTHING,
     ];
 }

@@ -86,6 +86,8 @@ pub(super) struct Writer {
     pub(super) given_up: Option<u8>,
     /// `META` as it was read last.
     pub(super) seen: RowId,
+    /// The row of the tag when the render began.
+    pub(super) epoch: RowId,
     /// When the render began, by its own clock.
     pub(super) generated_at: i8,
     pub(super) refreshed: bool,
@@ -112,6 +114,26 @@ pub(super) enum Operator {
     Waiting(Request),
     /// A version was deleted, and its body is next.
     Deleting(u8),
+    /// A page was evicted, and its bodies are next.
+    Evicted(Set),
+}
+
+/// A body that may be replaced, and is deleted early then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Replaced {
+    #[default]
+    No,
+    /// It was replaced at this time, or may be by the publish under this lease, whose outcome is unknown.
+    Waiting { since: i8, lease: Option<u8> },
+    /// The rows were read, and none named it.
+    Unused,
+}
+
+/// A reader that has read `META`, and may read the body that it named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Reader {
+    pub(super) body: u8,
+    pub(super) since: i8,
 }
 
 /// How often each fault and operation may still happen.
@@ -121,6 +143,8 @@ pub(super) struct Budget {
     pub(super) crashes: u8,
     pub(super) expiries: u8,
     pub(super) row_expiries: u8,
+    pub(super) clock_steps: u8,
+    pub(super) damages: u8,
     pub(super) operations: Operations,
 }
 
@@ -141,6 +165,10 @@ pub(super) struct Past {
     /// The grant that published last.
     pub(super) last: u8,
     pub(super) reports: [Report; LEASES],
+    /// The row of the tag when the render under each lease began.
+    pub(super) epochs: [RowId; LEASES],
+    /// `META` before it was damaged.
+    pub(super) damaged_meta: RowId,
 }
 
 /// The state of the model.
@@ -148,6 +176,8 @@ pub(super) struct Past {
 pub(super) struct State {
     /// Seconds since the start.
     pub(super) time: i8,
+    /// By how many seconds the wall clocks were set forward or back.
+    pub(super) clock_step: i8,
     pub(super) rows: Rows,
     /// The objects that exist.
     pub(super) objects: Set,
@@ -157,6 +187,8 @@ pub(super) struct State {
     pub(super) spent: Set,
     pub(super) writers: [Writer; 3],
     pub(super) operators: [Operator; 3],
+    pub(super) replaced: [Replaced; BODIES],
+    pub(super) reader: Option<Reader>,
     /// Requests whose senders no longer wait, and that may still arrive.
     pub(super) under_way: [Option<Request>; UNDER_WAY],
     /// How many leases were requested.
@@ -168,6 +200,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// The time by a wall clock that is exact except for the steps.
+    pub(super) fn wall(&self) -> i8 {
+        self.time + self.clock_step
+    }
+
     /// Leaves a request under way whose sender no longer waits. Returns false if too many are under way.
     pub(super) fn leave_under_way(&mut self, request: Request) -> bool {
         let Some(place) = self.under_way.iter_mut().find(|place| place.is_none()) else { return false };

@@ -34,7 +34,7 @@ pub(super) fn version_place(body: u8) -> usize {
 }
 
 /// All rows of the page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Rows(pub(super) [RowId; PLACES]);
 
 /// A row, as production reads it.
@@ -45,6 +45,7 @@ pub(super) enum Row {
     Request(row::Request),
     Epoch(Epoch),
     Version(row::Version),
+    Damaged,
 }
 
 #[derive(Debug)]
@@ -146,6 +147,16 @@ impl World {
         self.row(id).and_then(|row| if let Row::Version(version) = row { Some(version) } else { None })
     }
 
+    pub(super) fn is_damaged(&self, id: RowId) -> bool {
+        matches!(self.row(id), Some(Row::Damaged))
+    }
+
+    /// The number of the damaged row at a place.
+    pub(super) fn damaged(&mut self, place: usize) -> RowId {
+        let row = Item::damaged(&self.keys[place]);
+        self.number(place, Some(&row))
+    }
+
     /// Whether a row has a `ttl`.
     pub(super) fn expires(&self, id: RowId) -> bool {
         id.checked_sub(1).is_some_and(|index| self.stored[usize::from(index)].item.get("ttl").is_some())
@@ -154,11 +165,12 @@ impl World {
     /// The number of a row at its place.
     pub(super) fn number(&mut self, place: usize, item: Option<&Item>) -> RowId {
         let Some(item) = item else { return 0 };
-        let name = (place, item.to_json());
+        let name = (place, if item.is_damaged() { "damaged".to_owned() } else { item.to_json() });
         if let Some(number) = self.numbers.get(&name) {
             return *number;
         }
         let row = match place {
+            _ if item.is_damaged() => Row::Damaged,
             META => Row::Meta(row::Meta::read(item).expect("META")),
             LOCK => Row::Lock(row::Lock::read(item).expect("LOCK")),
             REQUEST => Row::Request(row::Request::read(item).expect("REQ#")),
@@ -188,6 +200,9 @@ impl World {
                 let item = self.stored[usize::from(index)].item.clone();
                 let put = Txn::from(Write::put(self.keys[place].clone(), item));
                 assert!(at_once(table.commit(&put)).expect("a put").is_done());
+                if self.is_damaged(*id) {
+                    assert!(table.damage(&self.keys[place]));
+                }
             }
         }
         let txn = protocol::transaction(self, rows, request);

@@ -8,13 +8,13 @@ use super::network::Response;
 use super::protocol::{self, Request, body_for};
 use super::scope::Recipe;
 use super::state::{Phase, Report, State, Writer};
-use super::table::{LOCK, META, REQUEST, Rows, World};
+use super::table::{LOCK, META, REQUEST, Rows, TAG, World};
 use crate::protocol::publish::Published;
 use crate::protocol::request::RequestStep;
 
 /// The time of a writer's clock.
 pub(super) fn clock(state: &State, writer: usize) -> i8 {
-    state.time + [-1, 0, 1][writer]
+    state.wall() + [-1, 0, 1][writer]
 }
 
 impl World {
@@ -100,7 +100,9 @@ impl World {
         }
         writer.phase = Phase::Rendering;
         writer.generated_at = now;
+        writer.epoch = state.rows.0[TAG];
         let lease = writer.lease;
+        state.past.epochs[usize::from(lease)] = state.rows.0[TAG];
         state.past.begun.insert(body_for(self, lease));
         // Published before this lease was granted, so a second lookup must see it.
         let grant = |lease: u8| state.past.grants[usize::from(lease)];
@@ -123,13 +125,21 @@ impl World {
     pub(super) fn finish(&self, state: &mut State, index: usize) -> Option<Violation> {
         let now = clock(state, index);
         let writer = &mut state.writers[index];
-        let Writer { lease, seen, generated_at, .. } = *writer;
-        (writer.phase, writer.request) = if protocol::extension(self, lease, now, seen, generated_at)
-            .is_some()
-        {
-            (Phase::Extending { again: false }, Some(Request::Extend { lease, now, seen, generated_at }))
+        if self.is(Mutant::CountsReadAfterRender) {
+            writer.epoch = state.rows.0[TAG];
+        }
+        let Writer { lease, seen, generated_at, epoch, .. } = *writer;
+        let is_extension = protocol::extension(self, lease, now, seen, generated_at, epoch).is_some();
+        (writer.phase, writer.request) = if is_extension {
+            (
+                Phase::Extending { again: false },
+                Some(Request::Extend { lease, now, seen, generated_at, epoch }),
+            )
         } else {
-            (Phase::Publishing { again: false }, Some(Request::Publish { lease, now, seen, generated_at }))
+            (
+                Phase::Publishing { again: false },
+                Some(Request::Publish { lease, now, seen, generated_at, epoch }),
+            )
         };
         if self.scope.recipe == Recipe::Unchanged && seen != 0 {
             return None;
@@ -190,8 +200,9 @@ impl World {
             (Phase::Resolving, Response::Refused | Response::LeaseLost) => (Phase::ReadingBack, None),
             (phase, response) => {
                 let report = self.conclusion(phase, response);
-                *writer = Writer::default();
+                let writer = std::mem::take(writer);
                 if let Some(report) = report {
+                    self.queue_unused(state, &writer, report);
                     state.report(lease, report);
                 }
                 return;
@@ -217,10 +228,10 @@ impl World {
             // The row is not as it was read: the transaction decides.
             (
                 Response::Refused | Response::LeaseLost,
-                Some(Request::Extend { lease, now, seen, generated_at }),
+                Some(Request::Extend { lease, now, seen, generated_at, epoch }),
             ) if !again => {
                 writer.phase = Phase::Publishing { again: false };
-                writer.request = Some(Request::Publish { lease, now, seen, generated_at });
+                writer.request = Some(Request::Publish { lease, now, seen, generated_at, epoch });
                 return;
             }
             (Response::Lost, sent) if !again => {
@@ -253,7 +264,7 @@ impl World {
     pub(super) fn read_back(&self, state: &mut State, index: usize) {
         let writer = std::mem::take(&mut state.writers[index]);
         let lease = protocol::lease(self, writer.lease, 0);
-        let page = protocol::rendered(self, body_for(self, writer.lease), writer.generated_at);
+        let page = protocol::rendered(self, body_for(self, writer.lease), writer.generated_at, writer.epoch);
         let published =
             Published::resolve(&lease, &page, self.meta(writer.seen), self.meta(state.rows.0[META]));
         let report = match published {
@@ -261,6 +272,7 @@ impl World {
             Published::Lost => Report::NotPublished,
             Published::Superseded => Report::Open,
         };
+        self.queue_unused(state, &writer, report);
         state.report(writer.lease, report);
     }
 }

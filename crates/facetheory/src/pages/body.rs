@@ -5,7 +5,7 @@ use tabletheory::Timestamp;
 use super::Pages;
 use super::policy::Policy;
 use super::render::Rendered;
-use crate::bodies::{self, Body};
+use crate::bodies::{self, Body, ReadBody};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Generation, Meta, PageKey, ttl::seconds};
 
@@ -14,6 +14,20 @@ impl Pages {
     pub(crate) async fn body(&self, meta: &Meta) -> Result<Option<Body>> {
         let page = &meta.generation;
         self.with_timeout(self.bodies.get(&page.s3_key, page.content.digest.as_deref())).await
+    }
+
+    /// Like [`body`](Self::body), but reads it only if `admit` returns a permit for its length.
+    pub(crate) async fn admitted_body<P, F>(
+        &self,
+        meta: &Meta,
+        admit: impl Fn(u64) -> F,
+    ) -> Result<ReadBody<P>>
+    where
+        F: Future<Output = Option<P>>,
+    {
+        let page = &meta.generation;
+        let read = self.bodies.get_admitted(&page.s3_key, page.content.digest.as_deref(), admit);
+        self.with_timeout(read).await
     }
 
     /// Limits how long an object store that accepts a request and never responds can block a regeneration.
@@ -34,8 +48,10 @@ impl Pages {
         started: Timestamp,
     ) -> Result<Generation> {
         let revalidate = seconds(rendered.revalidate.unwrap_or(policy.revalidate));
-        let generated_at = rendered.as_of.unwrap_or(started).min(started);
-        let mut generation = Generation::new("", generated_at.seconds(), revalidate);
+        let as_of = rendered.as_of.take();
+        let generated_at = as_of.as_ref().map_or(started, |as_of| as_of.requested.min(started)).seconds();
+        let mut generation = Generation::new("", generated_at, revalidate);
+        generation.epochs = as_of.and_then(|as_of| as_of.epochs).map(|seen| seen.of_copy_at(generated_at));
         // A row stores tags as a set, so their order must not make two renders differ.
         rendered.content.tags.sort_unstable();
         rendered.content.tags.dedup();

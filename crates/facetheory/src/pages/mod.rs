@@ -7,6 +7,7 @@ pub(crate) mod policy;
 pub(crate) mod reason;
 mod regenerate;
 pub(crate) mod render;
+pub(crate) mod replaced;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use std::time::Duration;
 use tabletheory::{Random, SystemRandom};
 
 pub use self::outcome::Outcome;
+pub(crate) use self::regenerate::Regenerated;
+use self::replaced::ReplacedBodies;
 use crate::bodies::pointer::Pointers;
 use crate::bodies::{Bodies, Body};
 use crate::error::Result;
@@ -49,6 +52,8 @@ pub struct Pages {
     pub(crate) bodies: Bodies,
     pub(crate) random: Arc<dyn Random>,
     body_timeout: Duration,
+    /// The bodies that were replaced, if they are deleted early.
+    pub(crate) replaced: Option<Arc<ReplacedBodies>>,
 }
 
 impl Pages {
@@ -62,7 +67,7 @@ impl Pages {
     /// ```
     #[must_use]
     pub fn new(store: PageStore, bodies: Bodies) -> Self {
-        Pages { store, bodies, random: Arc::new(SystemRandom), body_timeout: BODY_TIMEOUT }
+        Pages { store, bodies, random: Arc::new(SystemRandom), body_timeout: BODY_TIMEOUT, replaced: None }
     }
 
     setters! {

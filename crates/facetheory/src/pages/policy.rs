@@ -46,6 +46,9 @@ pub struct Policy {
     /// How many versions besides the current one are retained when another is published; `None` leaves all of them to garbage
     /// collection.
     pub versions: Option<usize>,
+    /// How long a page that is no longer used is stored, at least as long as it is fresh; `None` uses the
+    /// [`Ttls`](crate::protocol::Ttls) of the store.
+    pub retention: Option<Duration>,
 }
 
 /// Which response a client gets for a stale page.
@@ -119,6 +122,7 @@ impl Policy {
             other_deployment: OtherDeployment::Stale,
             lease: None,
             versions: None,
+            retention: None,
         }
     }
 

@@ -67,12 +67,23 @@ impl Pages {
         reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome> {
-        let (pages, page) = (self.with_lease_of(policy), &page.clone().with_interval(policy.revalidate));
+        self.try_regenerate(page, policy, reason, render).await.map(|regenerated| regenerated.outcome)
+    }
+
+    /// Regenerates a page like [`regenerate_for`](Pages::regenerate_for).
+    pub(crate) async fn try_regenerate<T: Into<Render>, R: Future<Output = Result<T, RenderError>>>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        reason: &RegenerateReason,
+        render: impl FnOnce(RenderContext) -> R,
+    ) -> Result<Regenerated> {
+        let (pages, page) = (self.with_terms_of(policy), &page.clone().with_interval(policy.revalidate));
         match pages.store.try_acquire(page).await? {
             Acquire::Granted(lease) => {
                 pages.regenerate_under(HeldLease { lease, claim: None }, policy, reason, render).await
             }
-            Acquire::Held { until } => Ok(Outcome::Held { until }),
+            Acquire::Held { until } => Ok(Outcome::Held { until }.into()),
         }
     }
 
@@ -103,28 +114,48 @@ impl Pages {
         request: &IdempotentRequest,
         render: impl FnOnce(RenderContext) -> R,
     ) -> Result<Outcome> {
-        let (pages, page) = (self.with_lease_of(policy), &page.clone().with_interval(policy.revalidate));
+        self.try_regenerate_once(page, policy, request, render).await.map(|regenerated| regenerated.outcome)
+    }
+
+    /// Regenerates a page like [`regenerate_once`](Pages::regenerate_once).
+    pub(crate) async fn try_regenerate_once<T: Into<Render>, R: Future<Output = Result<T, RenderError>>>(
+        &self,
+        page: &PageKey,
+        policy: &Policy,
+        request: &IdempotentRequest,
+        render: impl FnOnce(RenderContext) -> R,
+    ) -> Result<Regenerated> {
+        let (pages, page) = (self.with_terms_of(policy), &page.clone().with_interval(policy.revalidate));
         let held = match pages.store.begin_request(page, &request.key, &request.hash).await? {
             Begin::Started { lease, claim } => HeldLease { lease, claim: Some(claim) },
             Begin::Fresh => {
                 // The page was fresh a moment ago. It may have been deleted since.
                 let meta = self.store.lookup(page).await?.meta;
-                return Ok(meta.map_or(Outcome::Superseded, Outcome::AlreadyFresh));
+                return Ok(meta.map_or(Outcome::Superseded, Outcome::AlreadyFresh).into());
             }
-            Begin::Replayed { s3_key } => return Ok(Outcome::Replayed { s3_key }),
-            Begin::InProgress { until } => return Ok(Outcome::InProgress { until }),
-            Begin::Held { until } => return Ok(Outcome::Held { until }),
-            Begin::OtherRequest => return Ok(Outcome::OtherRequest),
+            Begin::Replayed { s3_key } => return Ok(Outcome::Replayed { s3_key }.into()),
+            Begin::InProgress { until } => return Ok(Outcome::InProgress { until }.into()),
+            Begin::Held { until } => return Ok(Outcome::Held { until }.into()),
+            Begin::OtherRequest => return Ok(Outcome::OtherRequest.into()),
         };
         pages.regenerate_under(held, policy, &RegenerateReason::Stale, render).await
     }
 
-    /// These pages with the lease duration of a policy.
-    fn with_lease_of(&self, policy: &Policy) -> Cow<'_, Pages> {
-        let Some(duration) = policy.lease else { return Cow::Borrowed(self) };
-        let mut terms = self.store.lease_terms().clone();
-        terms.duration = duration;
-        Cow::Owned(Pages { store: self.store.clone().with_lease_terms(terms), ..self.clone() })
+    /// These pages with the lease duration and the retention of a policy.
+    fn with_terms_of(&self, policy: &Policy) -> Cow<'_, Pages> {
+        if policy.lease.is_none() && policy.retention.is_none() {
+            return Cow::Borrowed(self);
+        }
+        let mut pages = self.clone();
+        if let Some(duration) = policy.lease {
+            let mut terms = pages.store.lease_terms().clone();
+            terms.duration = duration;
+            pages.store = pages.store.with_lease_terms(terms);
+        }
+        if let Some(retention) = policy.retention {
+            pages.store = pages.store.with_page_retention(retention);
+        }
+        Cow::Owned(pages)
     }
 
     /// Renders and publishes under a lease that was just acquired. This is the one place that releases the lease, unless the
@@ -135,7 +166,7 @@ impl Pages {
         policy: &Policy,
         reason: &RegenerateReason,
         render: impl FnOnce(RenderContext) -> R,
-    ) -> Result<Outcome> {
+    ) -> Result<Regenerated> {
         let result = match self.render(&held.lease, policy, reason, render).await {
             Ok(ControlFlow::Continue((generation, seen))) => {
                 let publish = Publish {
@@ -147,8 +178,13 @@ impl Pages {
                     only_right_one: reason.concerns_every_process(),
                 };
                 let span = tracing::debug_span!("publish", page = %held.lease.page().redacted());
-                match self.store.publish_for(publish).instrument(span).await {
-                    Ok(Published::Done) => return Ok(published(generation, seen)),
+                let outcome = self.store.publish_for(publish).instrument(span).await;
+                self.queue_unused(&held.lease, &generation, seen.as_ref(), &outcome);
+                match outcome {
+                    Ok(Published::Done) => {
+                        let meta = self.store.published(&generation, seen.as_ref());
+                        return Ok(Regenerated { meta: Some(meta), outcome: published(generation, seen) });
+                    }
                     Err(error) if error.kind() == Kind::Unknown => return Err(error),
                     Ok(Published::Lost) => Ok(Outcome::Lost),
                     Ok(Published::Superseded) => Ok(Outcome::Superseded),
@@ -159,7 +195,7 @@ impl Pages {
             Err(error) => Err(error),
         };
         held.release(self).await;
-        result
+        result.map(Regenerated::from)
     }
 
     /// Renders the page and stores its body, while the lease is refreshed. Breaks if there is nothing to publish.
@@ -183,6 +219,7 @@ impl Pages {
         {
             return Ok(ControlFlow::Break(Outcome::AlreadyFresh(meta.clone())));
         }
+        let epochs = self.store.epochs_before_render(page, seen.as_ref()).await?;
         let started = self.store.now();
         let has_body = |meta: &Meta| !meta.generation.s3_key.is_empty() && !reason.is_body_missing(meta);
         let current = seen.clone().filter(has_body);
@@ -193,12 +230,17 @@ impl Pages {
                 Error::new(Kind::Render, context).caused_by(cause)
             })?;
             match rendered.into() {
-                Render::Declined | Render::Uncacheable => {
+                Render::Declined | Render::Uncacheable | Render::MemoryFull => {
                     Ok::<_, Error>(ControlFlow::Break(Outcome::Declined))
                 }
                 Render::Invalidate => Ok(ControlFlow::Break(Outcome::Invalidated)),
                 Render::Page(rendered) => {
-                    let stored = self.store_body(page, policy, *rendered, current.as_ref(), started).await?;
+                    let is_of_now = rendered.as_of.is_none();
+                    let mut stored =
+                        self.store_body(page, policy, *rendered, current.as_ref(), started).await?;
+                    if is_of_now {
+                        stored.epochs = Some(self.store.seen_epochs(page, &stored, epochs).await);
+                    }
                     Ok(ControlFlow::Continue(stored))
                 }
             }
@@ -223,9 +265,21 @@ impl Pages {
         let Some(seen) = seen else { return false };
         self.store.invalidate_under_lease(lease, seen).await.unwrap_or_else(|error| {
             let page = lease.page().redacted();
-            tracing::warn!(%error, %page, "a page could not be invalidated and is still served");
+            tabletheory::warn_limited!(%error, %page, "a page could not be invalidated and is still served");
             false
         })
+    }
+}
+
+/// The outcome of a regeneration, and `META` as it was published, without its version.
+pub(crate) struct Regenerated {
+    pub(crate) outcome: Outcome,
+    pub(crate) meta: Option<Meta>,
+}
+
+impl From<Outcome> for Regenerated {
+    fn from(outcome: Outcome) -> Self {
+        Regenerated { outcome, meta: None }
     }
 }
 
@@ -244,7 +298,7 @@ impl HeldLease {
         };
         if let Err(error) = released {
             let page = self.lease.page().redacted();
-            tracing::warn!(%error, %page, "a lease could not be released; it expires by itself");
+            tabletheory::warn_limited!(%error, %page, "a lease could not be released; it expires by itself");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tabletheory::Timestamp;
 
-use crate::protocol::{Content, Meta, PageKey};
+use crate::protocol::{Content, Meta, PageKey, SeenEpochs};
 
 /// The context of a render.
 ///
@@ -55,7 +55,17 @@ pub struct Rendered {
     pub revalidate: Option<Duration>,
     /// When its content was requested, if that was before the render started. It counts as generated then, so that later
     /// invalidations apply to it.
-    pub(crate) as_of: Option<Timestamp>,
+    pub(crate) as_of: Option<AsOf>,
+    /// Whether the bytes count in the memory budget of the engine already.
+    pub(crate) is_counted: bool,
+}
+
+/// When content was requested, before the render that returned it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AsOf {
+    pub(crate) requested: Timestamp,
+    /// The counts of its tags then, if they are known.
+    pub(crate) epochs: Option<SeenEpochs>,
 }
 
 /// The result of a render.
@@ -82,6 +92,9 @@ pub enum Render {
     /// not change, and requests go on waiting for each other's render: there is no hit-for-pass as after
     /// [`Declined`](Render::Declined).
     Uncacheable,
+    /// The response does not fit into the memory budget now. The current page does not change. The response to the next request
+    /// may fit, so requests go on waiting for each other's render.
+    MemoryFull,
 }
 
 /// The cause of a failed render whose origin did not respond. A proxy sets it as the source of an error, or in the extensions of
@@ -122,10 +135,10 @@ impl From<Rendered> for Render {
 }
 
 impl Render {
-    /// Sets the time at which the content was requested.
-    pub(crate) fn requested_at(mut self, requested: Timestamp) -> Self {
+    /// Sets the time at which the content was requested, and the counts of its tags then.
+    pub(crate) fn requested_at(mut self, requested: Timestamp, epochs: Option<SeenEpochs>) -> Self {
         if let Render::Page(page) = &mut self {
-            page.as_of = Some(requested);
+            page.as_of = Some(AsOf { requested, epochs });
         }
         self
     }

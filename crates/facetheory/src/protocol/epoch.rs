@@ -1,4 +1,4 @@
-//! Tag epochs: one row per tag says when it was last invalidated, however many pages have the tag.
+//! Tag epochs: one row per tag counts its invalidations, however many pages have the tag.
 
 use std::time::Duration;
 
@@ -6,7 +6,9 @@ use crate::protocol::row::codec;
 
 codec::row! {
     "TAG"
-    /// The row of a tag: every page with the tag that was generated at or before this time is stale.
+    /// The row of a tag: a page with the tag that has not [seen](crate::protocol::SeenEpochs) its current count is stale.
+    ///
+    /// Rows of other languages may have `invalidated_at` alone: then a page is stale that was generated at or before this time.
     ///
     /// ```
     /// use facetheory::protocol::Epoch;
@@ -17,20 +19,45 @@ codec::row! {
     /// ```
     #[derive(Copy)]
     pub struct Epoch {
-        /// When the tag was last invalidated, in epoch seconds.
+        /// When the tag was last invalidated, in epoch seconds. It never falls.
         pub invalidated_at: i64 = INVALIDATED_AT,
+        /// How often the tag was invalidated since the row began to count.
+        pub seq: Option<u64> = SEQ,
+        /// A random number, chosen when the row begins to count: so no count occurs twice, even if another language has
+        /// replaced the row, or it was deleted.
+        pub seq_base: Option<u64> = SEQ_BASE,
+        /// The `invalidated_at` that was written with a count. If it is another one, another language has written that.
+        pub seq_at: Option<i64> = SEQ_AT,
     }
 }
 
 impl Epoch {
-    /// The epoch of a tag that was last invalidated at this time, in epoch seconds.
+    /// The epoch of a tag that another language invalidated at this time, in epoch seconds.
     ///
     /// ```
     /// assert_eq!(facetheory::protocol::Epoch::at(1).invalidated_at, 1);
     /// ```
     #[must_use]
     pub fn at(invalidated_at: i64) -> Self {
-        Epoch { invalidated_at }
+        Epoch { invalidated_at, ..Epoch::default() }
+    }
+
+    /// The count of the invalidations of the tag, which is compared with the count that a page has seen. Zero if there is none.
+    ///
+    /// ```
+    /// let mut epoch = facetheory::protocol::Epoch::at(1_700_000_000);
+    /// assert_eq!(epoch.count(), 0);
+    /// (epoch.seq, epoch.seq_base) = (Some(2), Some(1000));
+    /// assert_eq!(epoch.count(), 1002);
+    /// ```
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.seq.map_or(0, |seq| self.seq_base.unwrap_or(0).saturating_add(seq))
+    }
+
+    /// Whether another language has written the time, so that the count does not show this invalidation.
+    pub(crate) fn has_uncounted_time(&self) -> bool {
+        self.seq.is_none() || self.seq_at != Some(self.invalidated_at)
     }
 }
 
@@ -45,7 +72,8 @@ impl Epoch {
 pub struct EpochTerms {
     /// How long an epoch that was read is used before it is read again; zero reads it every time.
     pub max_age: Duration,
-    /// A page that was generated at most this long after an invalidation is stale too, since clocks of hosts differ.
+    /// Where times are compared, a page that was generated at most this long after an invalidation is stale too, since clocks
+    /// of hosts differ.
     pub skew: Duration,
 }
 

@@ -134,7 +134,8 @@ impl Appended {
         let position = Position::parse(&row.key().ok()?.sk)?;
         let subjects =
             |entry: FeedEntry| entry.changed.into_iter().map(|text| Subject(text.into())).collect();
-        Some(Appended { position, changed: FeedEntry::read(row).ok().map(subjects) })
+        let entry = FeedEntry::read(row).ok().filter(|_| !row.is_damaged());
+        Some(Appended { position, changed: entry.map(subjects) })
     }
 }
 
@@ -331,6 +332,16 @@ mod tests {
 
     fn changed(sequences: &[u64]) -> Changes {
         Changes::Of(sequences.iter().filter_map(|sequence| entry(*sequence).changed).flatten().collect())
+    }
+
+    #[test]
+    fn a_damaged_entry_may_name_everything() {
+        let position = Position::after(None, Timestamp::from_seconds(9), &SeededRandom::new(1));
+        let damaged = Item::damaged(&position.key());
+        assert_eq!(Appended::of(&damaged), Some(Appended { position, changed: None }));
+        let mut reader = reader();
+        let read = FeedRead { entries: vec![Appended { position, changed: None }], ..read(11, &[]) };
+        assert_eq!(reader.observe(&read), Changes::Everything);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tabletheory::Timestamp;
 
-use crate::protocol::{Epoch, Lock, Meta, ttl::seconds};
+use crate::protocol::{Epoch, Lock, Meta, Tag};
 
 /// Whether a page may be served at a given time.
 ///
@@ -52,34 +52,44 @@ impl Meta {
         if fresh { Freshness::Fresh } else { Freshness::Stale }
     }
 
-    /// The freshness of the page, given the epochs of all its tags.
+    /// The freshness of the page, given all its tags with their epochs. A tag without an epoch row was never invalidated.
     ///
-    /// The page is stale if it was generated at most `skew` after any of them, since the clocks of two hosts differ. Tags do
-    /// not affect a pinned page.
+    /// The page is stale if one of its tags was invalidated since its render began: if the count of the tag is not the one that the
+    /// [render saw](crate::protocol::Generation::epochs). If the page or the epoch has no count, times are compared: then the page is stale if it
+    /// was generated at most `skew` after the invalidation, since the clocks of two hosts differ. Tags do not affect a pinned page.
     ///
     /// ```
-    /// use facetheory::protocol::{Epoch, Freshness, Generation, Meta};
+    /// use facetheory::Tag;
+    /// use facetheory::protocol::{Epoch, Freshness, Generation, Meta, SeenEpochs};
     /// use std::time::Duration;
     /// use tabletheory::Timestamp;
     ///
-    /// let meta = Meta::of(Generation::new("a.html", 1_700_000_000, 60));
+    /// let mut meta = Meta::of(Generation::new("a.html", 1_700_000_000, 60));
     /// let (now, skew) = (Timestamp::from_seconds(1_700_000_010), Duration::from_secs(2));
-    /// let epoch = |invalidated_at| [Epoch::at(invalidated_at)];
-    /// assert_eq!(meta.freshness_with(&epoch(1_699_999_997), now, skew), Freshness::Fresh);
-    /// assert_eq!(meta.freshness_with(&epoch(1_699_999_998), now, skew), Freshness::Stale);
+    /// let mut epoch = Epoch::at(1_699_999_998);
+    /// assert_eq!(meta.freshness_with(&[(Tag::everything(), Some(epoch))], now, skew), Freshness::Stale);
+    ///
+    /// (epoch.seq, epoch.seq_at) = (Some(5), Some(1_699_999_998));
+    /// let mut seen = SeenEpochs::of_render_at(1_700_000_000);
+    /// seen.insert(&Tag::everything(), 5);
+    /// meta.generation.epochs = Some(seen);
+    /// assert_eq!(meta.freshness_with(&[(Tag::everything(), Some(epoch))], now, skew), Freshness::Fresh);
     /// ```
     #[must_use]
-    pub fn freshness_with(&self, epochs: &[Epoch], now: Timestamp, skew: Duration) -> Freshness {
+    pub fn freshness_with(
+        &self,
+        epochs: &[(Tag, Option<Epoch>)],
+        now: Timestamp,
+        skew: Duration,
+    ) -> Freshness {
         let own = self.freshness(now);
         let outdated = self.is_outdated(epochs, skew) && !self.is_pinned(now);
         if own == Freshness::Fresh && outdated { Freshness::Stale } else { own }
     }
 
-    /// Whether the page was generated at most `skew` after any of these epochs.
-    pub(crate) fn is_outdated(&self, epochs: &[Epoch], skew: Duration) -> bool {
-        let skew = seconds(skew);
-        let mut until = epochs.iter().map(|epoch| epoch.invalidated_at.saturating_add(skew));
-        until.any(|until| self.generation.generated_at <= until)
+    /// Whether one of these tags was invalidated since the render of the page began.
+    pub(crate) fn is_outdated(&self, epochs: &[(Tag, Option<Epoch>)], skew: Duration) -> bool {
+        epochs.iter().any(|(tag, epoch)| self.generation.is_outdated_by(tag, epoch.as_ref(), skew))
     }
 }
 
@@ -121,7 +131,7 @@ mod tests {
     fn a_pinned_page_is_fresh_in_spite_of_its_tags_until_the_pin_ends() {
         let mut page = meta(100, 60);
         page.pinned_until = Some(150);
-        let epochs = [Epoch { invalidated_at: 120 }];
+        let epochs = [(Tag::everything(), Some(Epoch::at(120)))];
         let at = |now| page.freshness_with(&epochs, Timestamp::from_seconds(now), Duration::ZERO);
         assert_eq!(at(149), Freshness::Fresh);
         assert_eq!(at(150), Freshness::Stale);
@@ -142,7 +152,7 @@ mod tests {
         fn times_and_intervals_do_not_overflow(generated_at: i64, interval in 0..=i64::MAX, now: i64, epoch: i64) {
             let page = meta(generated_at, interval);
             let now = Timestamp::from_seconds(now);
-            let _ = page.freshness_with(&[Epoch { invalidated_at: epoch }], now, Duration::MAX);
+            let _ = page.freshness_with(&[(Tag::everything(), Some(Epoch::at(epoch)))], now, Duration::MAX);
             // A wrong clock never makes a page fresh for longer than twice its interval from now.
             if page.freshness(now) == Freshness::Fresh && interval < 1 << 40 {
                 let interval = Duration::from_secs(interval.unsigned_abs());

@@ -1,5 +1,6 @@
 //! One render of a page, as `META` and `VER#` rows describe it.
 
+use crate::protocol::SeenEpochs;
 use crate::protocol::row::codec;
 
 codec::attributes! {
@@ -21,6 +22,9 @@ codec::attributes! {
         pub revalidate_seconds: i64 = REVALIDATE_SECONDS => |seconds: i64| seconds.max(0),
         /// The entity tag for clients.
         pub etag: Option<String> = ETAG,
+        /// The counts of its tags when the render began; `None` if the render of another language, or an earlier version, has not
+        /// written them.
+        pub epochs: Option<SeenEpochs> = EPOCHS,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Invalidation: a page that was rendered before it is never fresh after it, in any language.
 
-use tabletheory::{Cond, Item, Key, Timestamp, Txn, Update, Write};
+use tabletheory::{Cond, Item, Key, Number, Timestamp, Txn, Update, Value, Write};
 
 use crate::protocol::row::codec::Reader;
-use crate::protocol::{Epoch, Lease, Meta, PageKey, attribute as name, pointer};
+use crate::protocol::{Lease, Meta, PageKey, attribute as name, pointer};
 
 /// Whether an invalidated page may be served while it is regenerated.
 ///
@@ -103,11 +103,62 @@ fn stale_update(mode: InvalidationMode, now: Timestamp) -> Update {
     }
 }
 
-/// Makes all pages with a tag stale: one write to its epoch row, however many pages have it.
+/// The invalidation of all pages with a tag: one write to its epoch row, however many pages there are.
 ///
-/// A later epoch is never replaced by an earlier one, so a clock that is behind cannot undo an invalidation.
-pub(crate) fn tag(tag: Key, epoch: Epoch) -> Txn {
-    // A row without a number is replaced; otherwise nothing with the tag could be invalidated any more.
-    let rises = !name::INVALIDATED_AT.ge(epoch.invalidated_at);
-    Txn::from(Write::put(tag, epoch.to_item()).when(rises))
+/// It always counts. The time rises too, for pages without counts, unless the row has a later one: a clock that is behind must
+/// not cancel the invalidation of another one.
+#[derive(Debug)]
+pub(crate) struct TagInvalidation {
+    pub(crate) tag: Key,
+    pub(crate) now: Timestamp,
+    /// The `ttl` of the row, in epoch seconds.
+    ttl: Option<i64>,
+    /// The base of the count, if the row has none.
+    base: u64,
+}
+
+impl TagInvalidation {
+    /// Counts are less than this number, which is exact in every language.
+    const MAX: u64 = 1 << 52;
+
+    /// The invalidation of the tag with this row, given a random number.
+    pub(crate) fn new(tag: Key, now: Timestamp, ttl: Option<i64>, random: u64) -> Self {
+        TagInvalidation { tag, now, ttl, base: 1 + random % (Self::MAX - 1) }
+    }
+
+    /// The write if there is no row. A damaged row, which conditions do not see, is replaced by it, and begins to count again.
+    pub(crate) fn of_absent_row(&self) -> Txn {
+        let txn = self.txn(None);
+        Txn::new(txn.writes().iter().cloned().map(|write| write.when(name::PK.absent())))
+    }
+
+    /// The write, given the row that refused the previous attempt. The first attempt fits nearly every row.
+    pub(crate) fn txn(&self, refused_by: Option<&Item>) -> Txn {
+        let now = self.now.seconds();
+        let read = |attribute: &str| refused_by.and_then(|row| row.get(attribute));
+        let counts = [name::SEQ, name::SEQ_BASE];
+        let (update, guards) = if counts.iter().all(|count| is_count(read(count.name()))) {
+            let update = Update::new([name::SEQ.add(1_u64), name::SEQ_BASE.set_if_absent(self.base)]);
+            (update, counts.map(|count| count.absent().or(count.between(0_u64, Self::MAX))))
+        } else {
+            // Without a new count, nothing with the tag could be invalidated any more. It differs from every earlier one.
+            let update = Update::new([name::SEQ.set(1_u64), name::SEQ_BASE.set(self.base)]);
+            (update, counts.map(|count| pointer::is_value(&count.any(), read(count.name()))))
+        };
+        let time = read(name::INVALIDATED_AT.name()).and_then(Value::as_number).map(Number::whole);
+        let write = if time.is_some_and(|time| time > now) {
+            Write::update(self.tag.clone(), update)
+        } else {
+            let ttl = self.ttl.map_or_else(|| name::TTL.remove(), |ttl| name::TTL.set(ttl));
+            let update = update.with(name::INVALIDATED_AT.set(now)).with(name::SEQ_AT.set(now)).with(ttl);
+            Write::update(self.tag.clone(), update).when(!name::INVALIDATED_AT.gt(now))
+        };
+        Txn::from(guards.into_iter().fold(write, Write::when))
+    }
+}
+
+/// Whether a value can be counted up: it is absent, or a number in the range of counts.
+fn is_count(value: Option<&Value>) -> bool {
+    let range = Number::from(0_u64)..=Number::from(TagInvalidation::MAX);
+    value.is_none_or(|value| value.as_number().is_some_and(|number| range.contains(number)))
 }

@@ -6,7 +6,7 @@
 //!
 //! | step | types | transaction |
 //! |---|---|---|
-//! | decide whether a page is fresh | [`Meta`], [`Freshness`], [`Epoch`], [`EpochTerms`] | none: [`Meta::freshness_with`] |
+//! | decide whether a page is fresh | [`Meta`], [`Freshness`], [`Epoch`], [`EpochTerms`], [`SeenEpochs`] | none: [`Meta::freshness_with`] |
 //! | acquire the lease | [`Lease`], [`LeaseTerms`], [`Acquire`], [`Lock`] | [`Lease::acquire`] puts `LOCK` if it is free or expired |
 //! | refresh it while rendering | [`Refresh`] | [`Lease::refresh`] extends `LOCK` if the token is still ours |
 //! | publish the render | [`Publication`], [`Generation`], [`Content`], [`Guards`], [`Published`] | [`Publication`] writes `META` (and `VER#`) and deletes `LOCK` |
@@ -21,6 +21,7 @@ pub(crate) mod attribute;
 pub(crate) mod cache_key;
 pub(crate) mod digest;
 pub(crate) mod epoch;
+pub(crate) mod eviction;
 pub(crate) mod extend;
 pub(crate) mod feed;
 pub(crate) mod freshness;
@@ -32,12 +33,14 @@ pub(crate) mod lease;
 pub(crate) mod path_of_key;
 pub(crate) mod pointer;
 pub(crate) mod publish;
+pub(crate) mod quota;
 pub(crate) mod replacement;
 pub(crate) mod request;
 pub(crate) mod request_hash;
 pub(crate) mod retention;
 pub(crate) mod rollback;
 pub(crate) mod row;
+pub(crate) mod seen_epochs;
 pub(crate) mod tag;
 pub(crate) mod ttl;
 pub(crate) mod version_id;
@@ -52,6 +55,7 @@ pub use publish::{Guards, Publication, Published};
 pub use request::{Begin, Claim, RequestTerms};
 pub use request_hash::request_hash;
 pub use row::{Lock, Meta, Request, RequestStatus, Version, View};
+pub use seen_epochs::SeenEpochs;
 pub use ttl::Ttls;
 pub use version_id::VersionId;
 

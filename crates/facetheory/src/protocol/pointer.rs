@@ -156,12 +156,14 @@ pub(crate) fn is_as_read(seen: &Meta) -> Cond {
     }
 }
 
+/// An attribute has this value, or is absent.
+pub(crate) fn is_value(attribute: &Attr<Value>, value: Option<&Value>) -> Cond {
+    value.map_or_else(|| attribute.absent(), |value| attribute.is(value.clone()))
+}
+
 /// The attributes of this `META` row that decide whether its pin is in force are as they were read.
 pub(crate) fn decides_pin_as_in(row: &Item) -> Cond {
-    let is_as_read = |attribute: Attr<Value>| match row.get(attribute.name()) {
-        Some(value) => attribute.is(value.clone()),
-        None => attribute.absent(),
-    };
+    let is_as_read = |attribute: Attr<Value>| is_value(&attribute, row.get(attribute.name()));
     let deciding = [
         name::PINNED_UNTIL.name().to_owned(),
         name::CURRENT_SK.name().to_owned(),

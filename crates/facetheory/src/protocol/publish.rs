@@ -119,6 +119,11 @@ pub struct Publication<'a> {
     pub seen: Option<&'a Meta>,
     /// The `ttl` of `META`, in epoch seconds.
     pub ttl: Option<i64>,
+    /// When the page was last used, in epoch seconds: now, or absent.
+    pub used_at: Option<i64>,
+    /// If there was no page: generations up to this time, in epoch seconds, may have been deleted, and invalidated after that.
+    /// A process that still has one in memory must not serve it in place of this one.
+    pub first_after: Option<i64>,
     /// The `ttl` of the version that is replaced, in epoch seconds.
     pub superseded_ttl: Option<i64>,
     /// The request that the publish completes, if there is one.
@@ -134,7 +139,18 @@ impl<'a> Publication<'a> {
     #[must_use]
     pub fn new(lease: &'a Lease, page: &'a Generation, now: Timestamp) -> Self {
         let guards = Guards::default();
-        Publication { lease, page, seen: None, ttl: None, superseded_ttl: None, request: None, guards, now }
+        Publication {
+            lease,
+            page,
+            seen: None,
+            ttl: None,
+            used_at: None,
+            first_after: None,
+            superseded_ttl: None,
+            request: None,
+            guards,
+            now,
+        }
     }
 
     /// Recipe A: replaces `META`.
@@ -210,9 +226,12 @@ impl<'a> Publication<'a> {
     /// `META` as it will be.
     fn meta(&self, generation: Generation) -> Meta {
         let mut meta = Meta::of(generation);
-        meta.ttl = self.ttl;
+        (meta.ttl, meta.used_at) = (self.ttl, self.used_at);
         meta.mark = Some(self.lease.token().to_owned());
-        meta.expired_at = self.seen.and_then(Meta::last_hard_invalidation);
+        meta.expired_at = match self.seen {
+            Some(seen) => seen.last_hard_invalidation(),
+            None => self.first_after,
+        };
         meta
     }
 
@@ -309,6 +328,7 @@ impl Meta {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::SeenEpochs;
     use tabletheory::{Consistency, MemoryTable, Table as _};
 
     /// `META` with a value in every attribute that it can have.
@@ -316,6 +336,7 @@ mod tests {
         let text = || Some("x".to_owned());
         let mut meta = Meta::of(Generation::new("a.html", 1, 60));
         meta.generation.etag = text();
+        meta.generation.epochs = Some(SeenEpochs::of_render_at(1));
         meta.generation.content = crate::protocol::Content {
             status: Some(200),
             content_type: text(),
@@ -328,6 +349,7 @@ mod tests {
         };
         Meta {
             ttl: Some(1),
+            used_at: Some(1),
             current_sk: text(),
             version: Some(7),
             stale_since: Some(1),

@@ -34,6 +34,8 @@ pub(crate) struct Rollback<'a> {
     pub(crate) seen: &'a Meta,
     /// How long the page is pinned; zero makes it stale at once.
     pub(crate) pin: Duration,
+    /// The `ttl` of `META`, in epoch seconds.
+    pub(crate) ttl: Option<i64>,
     /// The `ttl` of the version that is replaced, in epoch seconds.
     pub(crate) superseded_ttl: Option<i64>,
     pub(crate) now: Timestamp,
@@ -64,6 +66,8 @@ impl Rollback<'_> {
         let mut meta = Meta::of(self.target.generation.clone());
         meta.current_sk = Some(self.target_sk.to_owned());
         meta.expired_at = self.seen.last_hard_invalidation();
+        meta.ttl = self.ttl;
+        meta.used_at = self.seen.used_at.map(|_| self.now.seconds());
         if self.pin.is_zero() {
             // The version may be young enough to be fresh, although the page was invalidated since.
             meta.generation.revalidate_seconds = 0;
@@ -104,11 +108,13 @@ pub(crate) fn unpin(page: &PageKey, row: &Item, now: Timestamp) -> Txn {
 
 /// The pointer has not moved since it was read.
 fn is_as_read(seen: &Meta) -> Cond {
-    match seen.version {
+    let version = match seen.version {
         Some(version) => name::VERSION.is(version),
-        // A service in another language has replaced the row. Its pointer shows whether it did so again.
-        None => (!name::VERSION.ge(0_u64)).and(pointer::is_as_read(seen)),
-    }
+        // A service in another language has replaced the row.
+        None => !name::VERSION.ge(0_u64),
+    };
+    // A row that was deleted or damaged since counts its versions from the start, so it may have the same one.
+    version.and(pointer::is_as_read(seen))
 }
 
 impl Meta {
@@ -126,5 +132,43 @@ impl Meta {
     #[must_use]
     pub fn is_pinned(&self, now: Timestamp) -> bool {
         self.pinned_until.is_some_and(|until| until > now.seconds())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Generation;
+    use std::time::Duration;
+    use tabletheory::{MemoryTable, Table as _};
+
+    #[tokio::test]
+    async fn a_rollback_does_not_replace_a_page_that_counts_its_versions_from_the_start_again() {
+        let (table, page) = (MemoryTable::new(), PageKey::new("/").expect("a page"));
+        let version = |body: &str| {
+            let mut meta = Meta::of(Generation::new(body, 100, 60));
+            (meta.version, meta.current_sk) = (Some(1), Some(format!("VER#{body}")));
+            meta
+        };
+        let (seen, target) = (version("seen"), Version::of(Generation::new("target", 90, 60)));
+        let rollback = Rollback {
+            page: &page,
+            target_sk: "VER#target",
+            target: &target,
+            seen: &seen,
+            pin: Duration::from_secs(60),
+            ttl: None,
+            superseded_ttl: None,
+            now: Timestamp::from_seconds(200),
+        };
+        for (stored, is_done) in [("later", false), ("seen", true)] {
+            let rows = [
+                Write::put(page.meta(), version(stored).to_item()),
+                Write::put(page.version("target"), target.to_item()),
+            ];
+            assert!(table.commit(&Txn::new(rows)).await.expect("rows").is_done());
+            let commit = table.commit(&rollback.txn()).await.expect("a result");
+            assert_eq!(commit.is_done(), is_done, "{stored}");
+        }
     }
 }

@@ -94,7 +94,7 @@ impl PageStore {
             Ok(value) => self.announce_or_add_pending(changed).await.map(|()| value),
             Err(error) if error.kind() == Kind::Unknown => {
                 if let Err(not_announced) = self.announce_or_add_pending(changed).await {
-                    tracing::warn!(error = %not_announced, "a change whose outcome is unknown was not announced");
+                    tabletheory::warn_limited!(error = %not_announced, "a change whose outcome is unknown was not announced");
                 }
                 Err(error)
             }

@@ -1,12 +1,11 @@
 //! Invalidates pages and tags.
 
-use tabletheory::{Consistency, Key};
+use tabletheory::{Commit, Consistency, Key, Timestamp};
 
 use super::{Entry, MAX_ROUNDS, PageStore, contended};
 use crate::error::{Kind, Result};
-use crate::protocol::{
-    Epoch, Found, Invalidated, InvalidationMode, Lease, Meta, PageKey, Tag, Tenant, invalidate,
-};
+use crate::protocol::invalidate::{self, TagInvalidation};
+use crate::protocol::{Found, Invalidated, InvalidationMode, Lease, Meta, PageKey, Tag, Tenant};
 
 impl PageStore {
     /// Invalidates a page. Renders that began earlier cannot publish any more.
@@ -28,6 +27,8 @@ impl PageStore {
     async fn invalidate_page(&self, page: &PageKey, mode: InvalidationMode) -> Result<Invalidated> {
         for _ in 0..MAX_ROUNDS {
             let row = self.table.get(&page.meta(), Consistency::Strong).await?;
+            // A damaged row is never served, and counts as absent in the transaction.
+            let row = row.filter(|row| !row.is_damaged());
             let seen = match &row {
                 Some(row) => self.resolve(row, None).await?,
                 None => None,
@@ -74,7 +75,7 @@ impl PageStore {
         let meta = lease.page().meta();
         if has_changed && let Err(error) = self.announce_or_add_pending(&meta).await {
             let page = lease.page().redacted();
-            tracing::warn!(%error, %page, "other processes have not been told yet that a page was invalidated");
+            tabletheory::warn_limited!(%error, %page, "other processes have not been told yet that a page was invalidated");
         }
         outcome
     }
@@ -93,7 +94,7 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
-        self.write_epoch(&tag.key(tenant), Epoch::at(self.now().seconds())).await
+        self.write_epoch(&tag.key(tenant)).await
     }
 
     /// Announces in the change feed that pages with a tag have changed, without invalidating them. One entry is cheaper to
@@ -116,18 +117,45 @@ impl PageStore {
         self.announce_change(&tag.key(tenant)).await
     }
 
-    /// Writes the epoch row of a tag, unless it has a later epoch, and announces it.
-    async fn write_epoch(&self, tag: &Key, epoch: Epoch) -> Result<()> {
-        let outcome = self.write_epoch_row(tag, epoch).await;
+    /// Counts an invalidation of a tag in its epoch row, and announces it.
+    async fn write_epoch(&self, tag: &Key) -> Result<()> {
+        let outcome = self.write_epoch_row(tag).await;
         self.announce(tag, outcome).await
     }
 
-    /// Writes the epoch row of a tag, unless it has a later epoch, without an announcement.
-    pub(super) async fn write_epoch_row(&self, tag: &Key, epoch: Epoch) -> Result<()> {
+    /// Replaces the damaged epoch row of a tag. The tag counts as invalidated now, because it may have been.
+    pub(super) async fn replace_damaged_epoch(&self, tag: &Key) -> Result<()> {
         let (now, known) = (self.now(), self.known_changes.number());
-        // A refusal means that the tag has a later epoch, so there is nothing left to do.
-        let _ = self.persist(&invalidate::tag(tag.clone(), epoch)).await?;
-        self.epochs.insert(tag, Some(epoch), now, known);
-        Ok(())
+        let invalidation = self.invalidation_of(tag, now);
+        // If it is refused, another process has replaced the row.
+        let outcome = self.persist(&invalidation.of_absent_row()).await;
+        self.epochs.record_write(tag, now, known);
+        outcome.map(drop)
+    }
+
+    /// Counts an invalidation of a tag in its epoch row, without an announcement. An invalidation may be counted twice if a
+    /// response is lost, which does no harm.
+    pub(super) async fn write_epoch_row(&self, tag: &Key) -> Result<()> {
+        let (now, known) = (self.now(), self.known_changes.number());
+        let outcome = self.count_invalidation(self.invalidation_of(tag, now)).await;
+        // Also after an error: the table may have been written.
+        self.epochs.record_write(tag, now, known);
+        outcome
+    }
+
+    fn invalidation_of(&self, tag: &Key, now: Timestamp) -> TagInvalidation {
+        let ttl = self.ttls.of_epoch(now.seconds());
+        TagInvalidation::new(tag.clone(), now, ttl, self.random.next_u64())
+    }
+
+    async fn count_invalidation(&self, invalidation: TagInvalidation) -> Result<()> {
+        let mut refused_by = None;
+        for _ in 0..MAX_ROUNDS {
+            match self.persist(&invalidation.txn(refused_by.as_ref())).await? {
+                Commit::Done => return Ok(()),
+                Commit::Refused { seen, .. } => refused_by = seen,
+            }
+        }
+        Err(contended("invalidated"))
     }
 }

@@ -103,9 +103,9 @@ impl Listing {
 }
 
 impl Entry {
-    /// The page of a `META` row, with the copy in it; `None` for other rows.
+    /// The page of a `META` row, with the copy in it; `None` for other rows, and for one that is damaged.
     fn of(item: &Item, scheme: &KeyScheme, skew: Duration) -> Option<Self> {
-        let key = item.key().ok().filter(|key| key.sk == "META")?;
+        let key = item.key().ok().filter(|key| key.sk == "META" && !item.is_damaged())?;
         let text = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
         let in_pk = || scheme.cache_key_of(&key.pk).map(str::to_owned);
         let cache_key = text(name::CACHE_KEY.name()).or_else(in_pk);

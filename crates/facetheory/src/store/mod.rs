@@ -4,11 +4,15 @@
 //! and commits the transactions that they return. It is the only place that does so.
 
 mod announcements;
+mod damage;
 mod epochs;
+mod eviction;
 mod feed;
 mod invalidate;
 mod lease;
+mod limited_table;
 mod listing;
+mod moment;
 mod pending;
 mod pointer;
 mod publish;
@@ -21,9 +25,14 @@ use std::time::Duration;
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, TableExt as _, Txn};
 
 use self::announcements::Announcements;
+use self::damage::ReportingTable;
 use self::epochs::EpochCache;
+pub(crate) use self::eviction::Evicted;
+use self::eviction::UseState;
 pub(crate) use self::feed::KnownChanges;
+use self::limited_table::LimitedTable;
 pub use self::listing::{Entry, Listed, Listing};
+pub(crate) use self::moment::Moment;
 pub(crate) use self::pending::Pending;
 use self::pointer::KnownVersions;
 pub(crate) use self::publish::Publish;
@@ -71,6 +80,7 @@ pub struct PageStore {
     announces: bool,
     announcements: Arc<Announcements>,
     known_changes: Arc<KnownChanges>,
+    uses: Arc<UseState>,
 }
 
 impl PageStore {
@@ -83,7 +93,7 @@ impl PageStore {
     /// ```
     pub fn new(table: Arc<dyn Table>) -> Self {
         PageStore {
-            table,
+            table: Arc::new(ReportingTable::new(table)),
             random: Arc::new(SystemRandom),
             lease_terms: LeaseTerms::default(),
             guards: Guards::default(),
@@ -96,6 +106,7 @@ impl PageStore {
             announces: false,
             announcements: Arc::default(),
             known_changes: Arc::default(),
+            uses: Arc::default(),
         }
     }
 
@@ -203,10 +214,25 @@ impl PageStore {
         pub fn with_random(random: Arc<dyn Random>);
     }
 
+    /// Sets for how long pages that are no longer used are stored.
+    #[must_use]
+    pub(crate) fn with_page_retention(mut self, retention: Duration) -> Self {
+        // An operator who wants pages to be stored for ever says so for the whole store.
+        self.ttls.page = self.ttls.page.map(|_| retention);
+        self
+    }
+
     /// Sets how long tag epochs are used after they were read.
     #[must_use]
     pub(crate) fn with_epoch_max_age(mut self, max_age: Duration) -> Self {
         self.epoch_terms.max_age = max_age;
+        self
+    }
+
+    /// Limits how long each write of the table may take. After that its outcome is unknown.
+    #[must_use]
+    pub(crate) fn with_write_timeout(mut self, limit: Duration) -> Self {
+        self.table = Arc::new(LimitedTable { table: self.table, limit });
         self
     }
 

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use tabletheory::{Consistency, Key};
+use tokio::time::Instant;
 
 use super::PageStore;
 use crate::error::Result;
+use crate::protocol::PageKey;
 use crate::protocol::feed::{Changes, Subject};
-use crate::protocol::{Epoch, PageKey};
 
 /// The most pending writes.
 const MAX_PENDING: usize = 10_000;
@@ -17,17 +18,21 @@ const MAX_PENDING: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
     /// The invalidation of the tag of a page and its variants. It already applies in this process.
-    Epoch { epoch: Epoch, page: Arc<PageKey> },
-    /// The announcement of a change of the row, which was made at this time, in epoch seconds.
-    Announcement { since: i64 },
+    Epoch { since: Instant, page: Arc<PageKey> },
+    /// The announcement of a change of the row.
+    Announcement { since: Instant },
 }
 
 impl Pending {
-    /// Since when the write is pending, in epoch seconds.
-    pub(crate) fn since(&self) -> i64 {
+    /// An invalidation of the tag of a page and its variants, now.
+    pub(crate) fn invalidation_of(page: &PageKey) -> Self {
+        Pending::Epoch { since: Instant::now(), page: Arc::new(page.clone()) }
+    }
+
+    /// Since when the write is pending, by the clock that nobody can set.
+    pub(crate) fn since(&self) -> Instant {
         match self {
-            Pending::Epoch { epoch, .. } => epoch.invalidated_at,
-            Pending::Announcement { since } => *since,
+            Pending::Epoch { since, .. } | Pending::Announcement { since } => *since,
         }
     }
 
@@ -37,23 +42,17 @@ impl Pending {
             // An invalidation is announced once it is written.
             (Pending::Announcement { .. }, Pending::Epoch { .. }) => false,
             (Pending::Epoch { .. }, Pending::Announcement { .. }) => true,
-            // If the clock was set back, the later time remains.
             _ => other.since() < self.since(),
         }
     }
 }
 
 impl PageStore {
-    /// An invalidation of the tag of a page and its variants, now.
-    pub(crate) fn epoch_of(&self, page: &PageKey) -> Pending {
-        Pending::Epoch { epoch: Epoch::at(self.now().seconds()), page: Arc::new(page.clone()) }
-    }
-
     /// Lets the change of a row be announced [later](PageStore::write_pending), and this process read the row again. Returns
     /// `None` if too many writes are pending already.
     pub(crate) fn add_pending_announcement(&self, changed: &Key) -> Option<Pending> {
         self.known_changes.add(Changes::Of(vec![Subject::of(&changed.pk)]));
-        self.add_pending(changed, &Pending::Announcement { since: self.now().seconds() })
+        self.add_pending(changed, &Pending::Announcement { since: Instant::now() })
     }
 
     /// Lets a row be written [later](PageStore::write_pending). An invalidation applies in this process at once. Returns what is
@@ -98,14 +97,17 @@ impl PageStore {
 
     /// Writes the row of a pending invalidation, if a page may be affected by it. Returns the announcement that is pending then.
     pub(crate) async fn write_pending_row(&self, key: &Key, write: Pending) -> Result<Option<Pending>> {
-        let Pending::Epoch { epoch, page } = &write else { return Ok(Some(write)) };
+        let Pending::Epoch { since, page } = &write else { return Ok(Some(write)) };
         // Clients must not be able to fill the table with epochs of pages that do not exist.
         if !self.may_have_entries(page).await? {
-            self.replace_pending(key, &write, None);
-            return Ok(None);
+            // A page that was evicted may still be in the memory of another process, which is told to read it again.
+            let announcement = Pending::Announcement { since: *since };
+            let left = if self.announces && self.has_evicted().await? { Some(announcement) } else { None };
+            self.replace_pending(key, &write, left.as_ref());
+            return Ok(left);
         }
-        self.write_epoch_row(key, *epoch).await?;
-        let announcement = Pending::Announcement { since: epoch.invalidated_at };
+        self.write_epoch_row(key).await?;
+        let announcement = Pending::Announcement { since: *since };
         self.replace_pending(key, &write, Some(&announcement));
         Ok(Some(announcement))
     }
@@ -135,12 +137,9 @@ impl PageStore {
     }
 
     /// Whether a response that was requested from the origin before now may be stored for this page or its variants. Variants
-    /// are found through the page, and stored only if it exists, so only the rows of the page are read.
+    /// are found through the page, and stored only if it exists, so only the rows of the page are read. A variant that has
+    /// outlived the page is not found through the next page with its key, which has other variants.
     async fn may_have_entries(&self, page: &PageKey) -> Result<bool> {
-        if self.ttls.page.is_some() {
-            // A variant may have outlived the page, and is found again once the page is rendered again.
-            return Ok(true);
-        }
         // In this order: if the lease is gone, its holder published before `META` is read, or never will. A worker that
         // acquires the lease later also requests the response later.
         for row in [page.lock(), page.meta()] {
@@ -155,15 +154,18 @@ impl PageStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn an_announcement_does_not_replace_the_invalidation_that_has_to_be_written_before_it() {
         let page = Arc::new(PageKey::new("/").expect("a page"));
-        let epoch = |since| Pending::Epoch { epoch: Epoch::at(since), page: page.clone() };
-        let announcement = |since| Pending::Announcement { since };
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let epoch = |since| Pending::Epoch { since: at(since), page: page.clone() };
+        let announcement = |since| Pending::Announcement { since: at(since) };
         assert!(!announcement(2).replaces(&epoch(1)));
         assert!(epoch(1).replaces(&announcement(1)), "its row may not have been written");
-        assert!(epoch(2).replaces(&epoch(1)) && !epoch(1).replaces(&epoch(2)), "the clock was set back");
+        assert!(epoch(2).replaces(&epoch(1)) && !epoch(1).replaces(&epoch(2)), "the later one remains");
         assert!(announcement(2).replaces(&announcement(1)));
     }
 }

@@ -6,7 +6,7 @@ use super::PageStore;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{
     Claim, Generation, History, Lease, Meta, Publication, Published, VersionId, attribute as name,
-    digest::sha256_hex, replacement::must_be_announced, rollback,
+    digest::sha256_hex, replacement::must_be_announced, rollback, ttl::seconds,
 };
 
 const UNKNOWN: &str = "it is unknown whether the page was published";
@@ -74,12 +74,31 @@ impl PageStore {
         outcome
     }
 
+    /// `META` as it is after this generation was published over the row that was `seen`, except for its version and its mark.
+    pub(crate) fn published(&self, page: &Generation, seen: Option<&Meta>) -> Meta {
+        let (mut meta, now) = (Meta::of(page.clone()), self.now());
+        (meta.ttl, meta.used_at) = (self.ttls.of_page(page.revalidate_seconds, now), Some(now.seconds()));
+        meta.expired_at = match seen {
+            Some(seen) => seen.last_hard_invalidation(),
+            None => Some(self.first_after(page)),
+        };
+        meta
+    }
+
+    /// The latest time of a generation that an earlier page with the key of this new one may have. Processes compare it with
+    /// a margin for the skew of clocks.
+    fn first_after(&self, page: &Generation) -> i64 {
+        page.generated_at.saturating_sub(seconds(self.skew())).saturating_sub(1)
+    }
+
     async fn publish_unannounced(&self, publish: Publish<'_>) -> Result<Published> {
         let Publish { lease, page, seen, history, request, .. } = publish;
         let now = self.now();
         let mut publication = Publication {
             seen,
-            ttl: self.ttls.of_page(page),
+            ttl: self.ttls.of_page(page.revalidate_seconds, now),
+            used_at: Some(now.seconds()),
+            first_after: Some(self.first_after(page)),
             superseded_ttl: self.ttls.of_superseded(now),
             request,
             guards: self.guards,
@@ -157,7 +176,7 @@ impl PageStore {
     async fn release_if_possible(&self, lease: &Lease) {
         if let Err(error) = self.release(lease).await {
             let page = lease.page().redacted();
-            tracing::warn!(%error, %page, "a lease could not be released; it expires by itself");
+            tabletheory::warn_limited!(%error, %page, "a lease could not be released; it expires by itself");
         }
     }
 

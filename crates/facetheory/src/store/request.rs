@@ -40,7 +40,7 @@ impl PageStore {
                 None => None,
             };
             let lock = row(1).and_then(|item| Lock::read(item).ok());
-            let found = row(2).map(Request::read).transpose()?;
+            let found = row(2).filter(|row| !row.is_damaged()).map(Request::read).transpose()?;
             // A new token in each round: an attempt of an earlier round may still arrive, and must not grant this lease.
             let lease = Lease::starting(page.clone(), self.new_token(), now, &self.lease_terms);
             let decision = RequestDecision {

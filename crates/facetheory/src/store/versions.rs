@@ -6,7 +6,9 @@ use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
 
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::{Error, Result};
-use crate::protocol::{PageKey, Retention, Rollback, RolledBack, StoredMeta, Version, retention, rollback};
+use crate::protocol::{
+    PageKey, Retention, Rollback, RolledBack, StoredMeta, Version, retention, rollback, ttl::seconds,
+};
 
 impl PageStore {
     /// The version of a page with this sort key, or `None` if it is not stored.
@@ -24,7 +26,7 @@ impl PageStore {
     pub async fn version(&self, page: &PageKey, sk: &str) -> Result<Option<Version>> {
         check_version_sk(sk)?;
         let row = self.table.get(&page.meta().sibling(sk), Consistency::Strong).await?;
-        row.as_ref().map(Version::read).transpose()
+        row.as_ref().filter(|row| !row.is_damaged()).map(Version::read).transpose()
     }
 
     /// The stored versions of a page with their sort keys, newest first, at most this many. Rows that cannot be read are
@@ -41,12 +43,12 @@ impl PageStore {
         let query = Query::of(page.pk()).begins_with("VER#").backward();
         let rows = self.table.query_all(&query, most).await?.items;
         let mut versions = Vec::with_capacity(rows.len());
-        for row in &rows {
+        for row in rows.iter().filter(|row| !row.is_damaged()) {
             let sk = row.key()?.sk;
             match Version::read(row) {
                 Ok(version) => versions.push((sk, version)),
                 Err(error) => {
-                    tracing::warn!(%error, sk, page = %page.redacted(), "a version cannot be read and is skipped")
+                    tabletheory::warn_limited!(%error, sk, page = %page.redacted(), "a version cannot be read and is skipped")
                 }
             }
         }
@@ -80,11 +82,15 @@ impl PageStore {
             let keys = [page.meta(), page.meta().sibling(version_sk)];
             let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
             let [Some(meta), Some(target)] = rows.as_slice() else { return Ok(RolledBack::NoSuchVersion) };
+            if meta.is_damaged() || target.is_damaged() {
+                return Ok(RolledBack::NoSuchVersion);
+            }
             let (seen, target) =
                 (StoredMeta::read(meta)?.into_copy(self.epoch_terms.skew), Version::read(target)?);
             let now = self.now();
             let (target, seen, target_sk) = (&target, &seen, version_sk);
-            let rollback = Rollback { page, target_sk, target, seen, pin, superseded_ttl, now };
+            let ttl = self.ttls.of_page(seconds(pin), now);
+            let rollback = Rollback { page, target_sk, target, seen, pin, ttl, superseded_ttl, now };
             let txn = self.once(rollback.txn());
             match self.persist(&txn).await? {
                 Commit::Done => return Ok(RolledBack::Done),

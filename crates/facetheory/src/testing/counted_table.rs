@@ -1,12 +1,12 @@
 //! A table in memory that counts its calls and fails on demand.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tabletheory::{Clock, Commit, Error, Faults, Faulty, Kind, MemoryTable, Result, Table, Txn};
+use tabletheory::{Clock, Commit, Error, Faults, Faulty, Key, Kind, MemoryTable, Result, Table, Txn};
 
 use super::observed_table::{Call, ObservedTable, TableHooks};
 
@@ -19,6 +19,7 @@ pub struct Counters {
     writes: AtomicU32,
     rejected: Mutex<Option<&'static str>>,
     held: Mutex<Option<&'static str>>,
+    replacements: AtomicU64,
 }
 
 /// A table in memory that counts its calls.
@@ -31,7 +32,16 @@ impl CountedTable {
         let count = || AtomicU32::new(0);
         let table = Faulty::new(MemoryTable::with_clock(clock), 1, Faults::default());
         let (rejected, held) = (Mutex::new(None), Mutex::new(None));
-        ObservedTable(Counters { table, reads: count(), commits: count(), writes: count(), rejected, held })
+        let replacements = AtomicU64::new(0);
+        ObservedTable(Counters {
+            table,
+            reads: count(),
+            commits: count(),
+            writes: count(),
+            rejected,
+            held,
+            replacements,
+        })
     }
 }
 
@@ -73,6 +83,16 @@ impl Counters {
         *self.held.lock() = Some(prefix);
     }
 
+    /// Damages the row with this key. Returns whether there is one.
+    pub fn damage(&self, key: &Key) -> bool {
+        self.table.inner().damage(key)
+    }
+
+    /// Pretends that an empty table took the place of this one.
+    pub fn pretend_to_be_replaced(&self) {
+        self.replacements.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Ends all faults. A commit that hangs continues to do so.
     pub fn come_back(&self) {
         self.set_faults(Faults::default());
@@ -94,6 +114,10 @@ impl TableHooks for Counters {
                 self.commits.fetch_add(1, Ordering::SeqCst)
             }
         };
+    }
+
+    fn replacements(&self) -> Result<u64> {
+        Ok(self.replacements.load(Ordering::SeqCst))
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tabletheory::{Clock, Commit, Consistency, Item, Key, Page, Query, Result, Scan, Table, Txn};
+use tabletheory::{Clock, Commit, Consistency, Item, Key, Page, Query, Result, Scan, Table, TableUsage, Txn};
 
 /// A call to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,11 @@ pub trait TableHooks: fmt::Debug + Send + Sync {
     /// Runs after each call, before the caller gets its result.
     async fn after(&self) {}
 
+    /// Executes a query.
+    async fn query(&self, query: &Query) -> Result<Page> {
+        self.table().query(query).await
+    }
+
     /// Executes a scan.
     async fn scan(&self, scan: &Scan) -> Result<Page> {
         self.table().scan(scan).await
@@ -47,6 +52,11 @@ pub trait TableHooks: fmt::Debug + Send + Sync {
     /// The clock that users of the table see.
     fn clock(&self) -> &dyn Clock {
         self.table().clock()
+    }
+
+    /// How often the table was replaced.
+    fn replacements(&self) -> Result<u64> {
+        self.table().replacements()
     }
 }
 
@@ -82,7 +92,7 @@ impl<H: TableHooks> Table for ObservedTable<H> {
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
-        self.observe(Call::Read, self.table().query(query)).await
+        self.observe(Call::Read, self.0.query(query)).await
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Page> {
@@ -97,11 +107,27 @@ impl<H: TableHooks> Table for ObservedTable<H> {
         self.0.clock()
     }
 
+    fn replacements(&self) -> Result<u64> {
+        self.0.replacements()
+    }
+
     async fn expired(&self, lag: Duration) -> Result<u64> {
         self.table().expired(lag).await
     }
 
     async fn sweep(&self, lag: Duration) -> Result<u64> {
         self.table().sweep(lag).await
+    }
+
+    async fn least_recently_used(&self, limit: usize) -> Result<Vec<Item>> {
+        self.table().least_recently_used(limit).await
+    }
+
+    async fn expired_used(&self, lag: Duration, limit: usize) -> Result<Vec<Item>> {
+        self.table().expired_used(lag, limit).await
+    }
+
+    async fn usage(&self) -> Result<Option<TableUsage>> {
+        self.table().usage().await
     }
 }

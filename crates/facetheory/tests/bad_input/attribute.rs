@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use facetheory::protocol::{Acquire, Begin, Epoch, Freshness, Generation, Lock, Meta, Request, Version};
+use facetheory::protocol::{
+    Acquire, Begin, Epoch, Freshness, Generation, Lock, Meta, Request, SeenEpochs, Version,
+};
 use facetheory::{History, InvalidationMode, Outcome, Policy, Rendered, Tag};
 use tabletheory::{Item, Set, Value};
 
 use crate::{NOW, Site, assert_documented, describe};
 
+/// The count of a tag that was invalidated before a page was rendered.
+const COUNT: u64 = 1_000_003;
 const VERSION_SK: &str = "VER#01HF7YAT00TTTTTTTTTTTTTTTT";
 
 /// One value of each type of a table.
@@ -40,6 +44,7 @@ fn full_rows() -> [FullRow; 5] {
     generation.content.digest = Some("sha256:0".into());
     generation.content.tags = vec!["news".into()];
     generation.content.deployment = Some("7".into());
+    generation.epochs = Some(SeenEpochs::of_render_at(NOW));
     let mut version = Version::of(generation.clone());
     version.ttl = Some(NOW + 100);
     let mut meta = Meta::of(generation);
@@ -58,12 +63,14 @@ fn full_rows() -> [FullRow; 5] {
     request.result_s3_key = Some("isr/0/1-a.html".into());
     let mut meta = meta.to_item();
     meta.set("must_not_serve", false);
+    let mut epoch = Epoch::at(NOW - 10);
+    (epoch.seq, epoch.seq_base, epoch.seq_at) = (Some(3), Some(COUNT - 3), Some(NOW - 10));
     [
         FullRow { role: "META", item: meta },
         FullRow { role: "LOCK", item: lock.to_item() },
         FullRow { role: "VER#", item: version.to_item() },
         FullRow { role: "REQ#", item: request.to_item() },
-        FullRow { role: "TAG", item: Epoch::at(NOW - 10).to_item() },
+        FullRow { role: "TAG", item: epoch.to_item() },
     ]
 }
 
@@ -216,24 +223,34 @@ async fn request(item: &Item) -> String {
     if at_once == later { at_once } else { format!("{at_once}, {later} once it is overdue") }
 }
 
-/// The freshness of an older and a younger page with this tag, and whether it can be invalidated again.
+/// The freshness of pages with this tag: an older one and a younger one without counts, and one that has seen the count. Then the
+/// tag is invalidated again.
 async fn tag(item: &Item) -> String {
     let site = Site::new();
     let tag = Tag::new("news").expect("a tag");
     site.put(tag.key(None), item.clone()).await;
-    let state = async |generated_at: i64| {
+    let state = async |generated_at: i64, seen: bool| {
         let epochs = site.store.epochs(std::slice::from_ref(&tag), None).await;
-        let meta = Meta::of(Generation::new("a.html", generated_at, 60));
+        let mut meta = Meta::of(Generation::new("a.html", generated_at, 60));
+        if seen {
+            let mut epochs = SeenEpochs::of_render_at(generated_at);
+            epochs.insert(&tag, COUNT);
+            meta.generation.epochs = Some(epochs);
+        }
         describe(epochs, |epochs| {
             format!("{:?}", meta.freshness_with(&epochs, site.store.now(), Duration::from_secs(2)))
         })
     };
-    let (older, younger) = (state(NOW - 20).await, state(NOW).await);
+    let (older, younger, seen) =
+        (state(NOW - 20, false).await, state(NOW, false).await, state(NOW, true).await);
     site.set_clock(NOW + 5);
     site.store.invalidate_tag(&tag, None).await.expect("no error");
-    let invalidated = state(NOW).await;
-    if older == younger && younger == invalidated {
-        return older;
+    let (uncounted, counted) = (state(NOW, false).await, state(NOW, true).await);
+    let again = if uncounted == counted { counted } else { format!("{uncounted} and {counted}") };
+    if [&older, &younger, &seen].iter().all(|state| **state == again) {
+        return again;
     }
-    format!("an older page {older}, a younger {younger}, and {invalidated} once invalidated again")
+    format!(
+        "without counts an older page {older}, a younger {younger}; with the count {seen}; {again} once invalidated again"
+    )
 }

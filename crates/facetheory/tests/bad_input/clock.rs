@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use facetheory::protocol::{Acquire, Freshness, Generation, Lease, Meta, Refresh};
+use facetheory::protocol::{Acquire, Freshness, Generation, Lease, Meta, Refresh, SeenEpochs};
 use facetheory::{History, Invalidated, InvalidationMode, Outcome, PageStore, Policy, Rendered, Tag};
 
 use crate::{NOW, Site, assert_documented, describe};
@@ -146,21 +146,33 @@ async fn invalidated(jump: i64) -> String {
 async fn tag(jump: i64) -> String {
     let site = Site::new();
     let tag = Tag::new("news").expect("a tag");
-    let state = async |generated_at: i64| {
-        let epochs = site.store.epochs(std::slice::from_ref(&tag), None).await.expect("no error");
-        let meta = Meta::of(Generation::new("a.html", generated_at, 60));
-        meta.freshness_with(&epochs, site.store.now(), Duration::from_secs(2))
+    let epochs = async || site.store.epochs(std::slice::from_ref(&tag), None).await.expect("no error");
+    // A page that is rendered now, with and without the counts of its tags.
+    let render = async || {
+        let without = Meta::of(Generation::new("a.html", site.store.now().seconds(), 60));
+        let mut seen = SeenEpochs::of_render_at(without.generation.generated_at);
+        seen.insert(&tag, epochs().await[0].1.map_or(0, |epoch| epoch.count()));
+        let mut with = without.clone();
+        with.generation.epochs = Some(seen);
+        (with, without)
     };
+    let state = async |(with, without): &(Meta, Meta)| {
+        let epochs = epochs().await;
+        let state = |meta: &Meta| meta.freshness_with(&epochs, site.store.now(), Duration::from_secs(2));
+        format!("{:?} (without counts {:?})", state(with), state(without))
+    };
+    let page = render().await;
     site.set_clock(NOW + jump);
     site.store.invalidate_tag(&tag, None).await.expect("no error");
     site.set_clock(NOW);
-    let first = state(NOW).await;
+    let first = state(&page).await;
     site.store.invalidate_tag(&tag, None).await.expect("no error");
-    let second = state(NOW).await;
+    let second = state(&page).await;
+    let third = state(&render().await).await;
     site.set_clock(NOW + 3);
-    let third = state(NOW + 3).await;
+    let fourth = state(&render().await).await;
     format!(
-        "existing pages are {first:?}; after an invalidation by a correct clock {second:?}, and a later render {third:?}"
+        "existing pages are {first}; after an invalidation by a correct clock {second}, a render at once {third}, and one after the margin {fourth}"
     )
 }
 

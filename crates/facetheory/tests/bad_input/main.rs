@@ -4,6 +4,7 @@
 
 mod attribute;
 mod clock;
+mod damage;
 mod duration;
 mod name;
 mod number;

@@ -1,7 +1,7 @@
 //! Names from clients: tenants, cache keys, idempotency keys, tags, tokens, sort keys.
 
 use facetheory::protocol::{Acquire, Generation, Lease, LeaseTerms};
-use facetheory::{History, KeyScheme, PageKey, Result, Tag, Tenant};
+use facetheory::{Bodies, History, KeyScheme, PageKey, Pages, Result, Tag, Tenant};
 use tabletheory::Timestamp;
 
 use crate::{Site, assert_documented, describe};
@@ -95,15 +95,23 @@ async fn publish_with_token(token: &str) -> String {
     describe(published, |published| format!("{published:?}"))
 }
 
+/// The result of reading a page whose row has this S3 key, which must be the same for bodies in memory and in files.
 async fn read_object(s3_key: &str) -> String {
-    let site = Site::new();
-    site.put(
-        site.page.meta(),
-        facetheory::protocol::Meta::of(Generation::new(s3_key, crate::NOW, 60)).to_item(),
-    )
-    .await;
-    describe(site.pages.read(&site.page).await, |found| match found {
-        Some(_) => "served".into(),
-        None => "a missing body, rendered again".into(),
-    })
+    let directory = tempfile::tempdir().expect("a directory");
+    // The directory of `../../secret`, as seen from the directory of the bodies.
+    std::fs::write(directory.path().join("secret"), "a file that is not a body").expect("a file");
+    let in_directory = directory.path().join("data/bodies");
+    std::fs::create_dir_all(&in_directory).expect("a directory");
+    let mut results = Vec::new();
+    for bodies in [Bodies::memory(), Bodies::files(&in_directory).expect("a store")] {
+        let site = Site::new();
+        let pages = Pages::new(site.store.clone(), bodies);
+        let meta = facetheory::protocol::Meta::of(Generation::new(s3_key, crate::NOW, 60));
+        site.put(site.page.meta(), meta.to_item()).await;
+        let read =
+            describe(pages.read(&site.page).await, |found| found.map_or("missing", |_| "served").into());
+        results.push(read);
+    }
+    assert_eq!(results, ["missing"; 2], "{s3_key}");
+    "a missing body, rendered again".to_owned()
 }

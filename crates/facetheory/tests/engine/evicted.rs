@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use facetheory::{Feed, GetResult, Incident, InvalidationMode, IsrBuilder, PageKey, Rendered, State, Tag};
+use facetheory::{
+    Feed, GetResult, Incident, InvalidationMode, IsrBuilder, Outcome, PageKey, PageStore, Pages,
+    RegenerateReason, Rendered, State, Tag,
+};
 
 use crate::fixture::{INTERVAL, SECOND, Site};
 
@@ -164,5 +167,21 @@ async fn the_body_of_outdated_metadata_is_not_read() {
     let newer = Site { page: page.page.clone(), ..other };
     assert_eq!(get(&newer).await, State::Miss);
     assert_eq!(get(page).await, State::Hit);
+    assert_eq!(incidents.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_missing_because_it_was_replaced_is_no_incident() {
+    let (pages, incidents) = counted_pages().await;
+    let page = evicted(&pages);
+    let old = page.isr.lookup(&page.page).await.expect("a lookup").meta.expect("a page").generation;
+    let other = Pages::new(PageStore::new(page.table.clone()), page.bodies.clone());
+    let reason = RegenerateReason::EarlyRefresh(old.generated_at);
+    let render = |_| async { Ok(Rendered::html("newer")) };
+    let published = other.regenerate_for(&page.page, &page.policy, &reason, render).await;
+    assert!(matches!(published, Ok(Outcome::Published(_))), "{published:?}");
+    page.bodies.delete(&old.s3_key).await.expect("deleted");
+    // The metadata in memory is less than a second old, and names the body that is gone.
+    assert_eq!(page.get("not rendered").await, (State::Hit, "newer".to_owned()));
     assert_eq!(incidents.load(Ordering::SeqCst), 0);
 }

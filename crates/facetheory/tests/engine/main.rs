@@ -2,6 +2,7 @@
 
 mod announcements;
 mod background;
+mod damage;
 mod evicted;
 mod feed;
 mod feed_limits;
@@ -12,6 +13,7 @@ mod operations;
 mod outage;
 mod pin;
 mod read_only;
+mod replaced;
 mod stampede;
 mod state;
 mod wait;

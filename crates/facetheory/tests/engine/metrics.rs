@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use facetheory::{Phase, Rendered, State};
+use facetheory::{InvalidationMode, Phase, Rendered, State};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
 use crate::fixture::{INTERVAL, SECOND, Site, served, state_and_body};
@@ -53,6 +53,38 @@ fn states_regenerations_and_contention_are_counted() {
     assert!(count("facetheory_lease_contention_total{route_pattern=/posts/{slug}}") >= 1, "{counters:?}");
     let published = "facetheory_regeneration_duration_seconds{outcome=published,route_pattern=/posts/{slug}}";
     assert_eq!(count(published), 1, "{counters:?}");
+}
+
+#[test]
+fn a_damaged_row_is_counted_once_until_it_is_written_again() {
+    let counters = recorded(async {
+        let site = Site::new();
+        for _ in 0..2 {
+            site.get("one").await;
+            site.table.damage(&site.page.meta());
+            for _ in 0..3 {
+                assert_eq!(site.isr.lookup(&site.page).await.expect("a result").meta, None);
+            }
+            tokio::time::advance(2 * SECOND).await;
+            assert_eq!(site.get("two").await, served(State::Miss, "two"));
+        }
+    });
+    assert_eq!(counters.get("facetheory_damaged_rows_total{row=META}"), Some(&2), "{counters:?}");
+    assert!(!counters.keys().any(|name| name.starts_with("facetheory_incidents_total")), "{counters:?}");
+}
+
+#[test]
+fn replaced_bodies_that_are_deleted_are_counted() {
+    let counters = recorded(async {
+        let site = Site::new();
+        for body in ["one", "two", "three"] {
+            site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
+            assert_eq!(site.get(body).await, served(State::Miss, body));
+        }
+        tokio::time::sleep(20 * INTERVAL).await;
+    });
+    let deleted = counters.get("facetheory_replaced_bodies_total{outcome=deleted}");
+    assert_eq!(deleted, Some(&2), "{counters:?}");
 }
 
 #[test]

@@ -4,9 +4,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::protocol::Content;
-use facetheory::{History, Isr, Kind, Outcome, PageKey, PageStore, Pointers, Policy, Rendered, RolledBack};
-use tabletheory::{Clock as _, Consistency, Item, Key, SeededRandom, Table as _};
+use facetheory::protocol::{Content, LeaseTerms};
+use facetheory::{
+    History, InvalidationMode, Isr, Kind, Outcome, PageKey, PageStore, Pages, Pointers, Policy, Rendered,
+    RolledBack,
+};
+use tabletheory::{Clock as _, Consistency, Item, Key, SeededRandom, Table as _, Txn, Write};
 
 use crate::fixture::{DAY, GRACE, Test, dry_run, how, page, retaining};
 
@@ -321,5 +324,46 @@ async fn a_body_is_not_deleted_in_whatever_form_a_row_names_it() {
         }
         let (_, body) = t.pages.read(&page("/relative")).await.expect("no error").expect("a page");
         assert_eq!(body.bytes, "relative", "{}: it is read by a process that writes the other form", t.name);
+    }
+}
+
+#[tokio::test]
+async fn an_engine_deletes_replaced_bodies_on_every_store_without_a_run_of_gc() {
+    for t in Test::on_each_store() {
+        let store = t.store().clone().with_lease_terms(LeaseTerms::lasting(SECOND));
+        let pages = Pages::new(store, t.bodies.clone());
+        let isr = Isr::builder(pages).replaced_retention(Some(Duration::ZERO)).build();
+        let policy = Policy::every(GRACE);
+        let mut bodies = Vec::new();
+        for body in ["one", "two", "three"] {
+            isr.invalidate(&page("/"), InvalidationMode::Hard).await.expect(t.name);
+            let result = isr.get(&page("/"), &policy, move |_| async move { Ok(Rendered::html(body)) }).await;
+            assert!(result.is_ok(), "{}: {result:?}", t.name);
+            let meta = t.store().lookup(&page("/")).await.expect(t.name).meta;
+            bodies.push(meta.expect("a page").generation.s3_key);
+        }
+        let gone = async {
+            while t.has(&bodies[0]).await || t.has(&bodies[1]).await {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(120 * SECOND, gone).await.expect(t.name);
+        assert!(t.has(&bodies[2]).await, "{}", t.name);
+    }
+}
+
+#[tokio::test]
+async fn the_current_version_of_a_page_that_has_expired_is_deleted_with_its_body() {
+    for t in Test::on_each_store() {
+        let (expired, kept) = (page("/expired"), page("/kept"));
+        let of_expired = t.publish(&expired, "expired", History::Versions).await;
+        let of_kept = t.publish(&kept, "kept", History::Versions).await;
+        // As TTL does: the row of a current version has no `ttl`.
+        let deleted = t.table.commit(&Txn::from(Write::delete(expired.meta()))).await;
+        assert!(deleted.expect(t.name).is_done());
+        assert_eq!(t.gc(&how()).await.versions, 0, "{}: it is within the grace period", t.name);
+        t.clock.advance(2 * DAY);
+        assert_eq!(t.gc(&how()).await.versions, 1, "{}", t.name);
+        assert!(!t.has(&of_expired).await && t.has(&of_kept).await, "{}", t.name);
     }
 }

@@ -1,9 +1,14 @@
 //! Which responses are cached.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use facetheory::protocol::{Acquire, Content, Generation, Published};
-use facetheory::{History, PageKey, PageStore, Policy, Preview, Route, Routes};
-use tabletheory::{SystemRandom, Timestamp};
+use facetheory::{Bodies, History, PageKey, PageStore, Policy, Preview, Route, Routes};
+use futures_util::TryStreamExt as _;
+use object_store::ObjectStore as _;
+use object_store::memory::InMemory;
+use tabletheory::{Scan, SystemRandom, Table as _, Timestamp};
 
 use crate::fixture::{INTERVAL, NOW, SECOND, Site};
 
@@ -39,6 +44,52 @@ async fn an_uncacheable_response_is_sent_whole_to_its_client_alone() {
         }
         assert_eq!(site.requests().len(), 2, "each request was forwarded");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_must_not_be_stored_leaves_neither_a_page_nor_a_body() {
+    type Case = (u16, &'static [(&'static str, &'static str)], &'static str);
+    const NEVER: [Case; 15] = [
+        (500, &[], "an error"),
+        (503, &[("cache-control", "public, max-age=60")], "an error"),
+        (204, &[], ""),
+        (205, &[], ""),
+        (206, &[("content-range", "bytes 0-3/10")], "part"),
+        (200, &[], ""),
+        (200, &[("set-cookie", "session=1")], "yours"),
+        (200, &[("cache-control", "private")], "yours"),
+        (200, &[("cache-control", "no-store")], "yours"),
+        (200, &[("vary", "*")], "yours"),
+        (200, &[("vary", "cookie")], "yours"),
+        (200, &[("content-length", "10")], "short"),
+        (302, &[], "nowhere"),
+        (401, &[], "who are you?"),
+        (403, &[], "forbidden"),
+    ];
+    let objects = Arc::new(InMemory::new());
+    let site = Site::with_bodies(Bodies::over(objects.clone()));
+    let stored = async || {
+        let rows = site.table.scan(&Scan::new()).await.expect("a scan").items;
+        let pages = rows.iter().filter(|row| row.key().expect("a key").sk == "META").count();
+        let bodies: Vec<_> = objects.list(None).try_collect().await.expect("a list");
+        (pages, bodies.len())
+    };
+    for (number, (status, headers, body)) in NEVER.into_iter().enumerate() {
+        site.responds(status, headers, body);
+        for _ in 0..2 {
+            site.get(&format!("/never/{number}")).await;
+            assert_eq!(stored().await, (0, 0), "{status} {headers:?} {body:?}");
+        }
+    }
+    site.responds(200, &[], "mine");
+    site.get_with("/never/authorization", &[("authorization", "Bearer secret")]).await;
+    assert_eq!(stored().await, (0, 0), "a response to credentials");
+    site.responds(200, &[], Bytes::from(vec![b'x'; 100_001]));
+    site.get("/never/long").await;
+    assert_eq!(stored().await, (0, 0), "a page over the size limit");
+    site.responds(200, &[], "a page");
+    site.get("/page").await;
+    assert_eq!(stored().await, (1, 1), "another page is stored");
 }
 
 #[tokio::test(start_paused = true)]

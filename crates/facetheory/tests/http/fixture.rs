@@ -98,6 +98,13 @@ impl Site {
         Site::over(testing::Site::new(Bodies::memory(), |isr| isr), routes, change)
     }
 
+    /// A site with these bodies.
+    pub(crate) fn with_bodies(bodies: Bodies) -> Self {
+        Site::over(testing::Site::new(bodies, |isr| isr), Routes::new(routes()).expect("routes"), |layer| {
+            layer
+        })
+    }
+
     /// A site whose page store has these settings.
     pub(crate) fn over_store(routes: Routes, change: impl FnOnce(PageStore) -> PageStore) -> Self {
         let site = testing::Site::new(Bodies::memory(), |isr| isr);

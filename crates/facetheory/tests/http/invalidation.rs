@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use facetheory::protocol::Ttls;
 use facetheory::{Invalidated, InvalidationMode, PageKey, Route, Routes, Tag};
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use tabletheory::{Faults, Scan, Table as _};
+use tabletheory::{Faults, Scan, Table as _, Txn, Write};
 
 use crate::fixture::{SECOND, Site};
 
@@ -325,14 +324,26 @@ async fn a_page_that_is_first_fetched_while_it_changes_is_not_fresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_request_always_writes_a_row_where_rows_of_pages_expire() {
-    let site = Site::over_store(routes(), |store| {
-        let mut ttls = Ttls::default();
-        (ttls.page, ttls.superseded) = (Some(SECOND), None);
-        store.with_ttls(ttls)
-    });
+async fn a_variant_that_has_outlived_its_page_is_not_found_by_the_next_one() {
+    let site = Site::of(routes());
+    changes(&site, |_| false);
+    let [english, french] = ["en", "fr"].map(|language| [("x-language", language)]);
+    for headers in [&english, &french] {
+        site.get_with("/a", headers).await;
+    }
+    assert_eq!(site.get_with("/a", &french).await.state(), "hit");
+    let deleted = Write::delete(page(&site, "/a").meta());
+    assert!(site.table.commit(&Txn::from(deleted)).await.expect("no error").is_done());
+    tokio::time::advance(SLOW).await;
     is_changed(&site, "/a").await;
-    assert_eq!(rows_of_changes(&site).await, 1, "a variant may have outlived the page that it was found by");
+    assert_eq!(rows_of_changes(&site).await, 0, "the page is not stored");
+    tokio::time::advance(SLOW).await;
+    site.get_with("/a", &english).await;
+    assert_eq!(
+        site.get_with("/a", &french).await.state(),
+        "miss",
+        "the variant is older than the invalidation"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use facetheory::protocol::{Freshness, Published};
+use facetheory::protocol::{Epoch, Freshness, Published};
 use facetheory::{History, Invalidated, InvalidationMode, Tag, Tenant};
-use tabletheory::{Item, Table, Txn, Value, Write};
+use tabletheory::{Consistency, Item, Table, Txn, Value, Write};
 
 use crate::fixture::{NOW, SECOND, Test};
 
@@ -72,18 +72,63 @@ async fn a_tag_makes_its_pages_stale_with_one_row_and_tenants_do_not_share_it() 
     }
 }
 
+/// The only epoch in a list of one tag.
+async fn epoch_of(t: &Test, tag: &Tag) -> Epoch {
+    let mut epochs = t.store.epochs(std::slice::from_ref(tag), None).await.expect("no error");
+    epochs.remove(0).1.expect("an epoch")
+}
+
 #[tokio::test]
-async fn a_clock_that_is_behind_does_not_undo_an_invalidation() {
+async fn every_invalidation_is_counted_and_the_time_never_falls() {
     for t in Test::on_each_table() {
         let tag = Tag::new("news").expect("a tag");
         t.store.invalidate_tag(&tag, None).await.expect("no error");
+        let first = epoch_of(&t, &tag).await;
+        assert_eq!((first.invalidated_at, first.seq, first.seq_at), (NOW, Some(1), Some(NOW)));
         t.clock.set(t.store.now() - Duration::from_secs(3600));
         t.store.invalidate_tag(&tag, None).await.expect("no error");
-        let epochs = t.store.epochs(std::slice::from_ref(&tag), None).await.expect("no error");
-        assert_eq!(epochs[0].invalidated_at, NOW);
+        let second = epoch_of(&t, &tag).await;
+        assert_eq!((second.invalidated_at, second.seq, second.seq_at), (NOW, Some(2), Some(NOW)));
+        t.clock.set(tabletheory::Timestamp::from_seconds(NOW));
+        t.store.invalidate_tag(&tag, None).await.expect("no error");
+        assert_eq!(epoch_of(&t, &tag).await.seq, Some(3), "in the same second as another one");
         t.clock.set(tabletheory::Timestamp::from_seconds(NOW) + SECOND);
         t.store.invalidate_tag(&tag, None).await.expect("no error");
-        let epochs = t.store.epochs(&[tag], None).await.expect("no error");
-        assert_eq!(epochs[0].invalidated_at, NOW + 1);
+        let last = epoch_of(&t, &tag).await;
+        assert_eq!((last.invalidated_at, last.seq, last.seq_at), (NOW + 1, Some(4), Some(NOW + 1)));
+        assert_eq!((first.seq_base, last.count()), (last.seq_base, first.count() + 3));
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_counted_up_begins_to_count_again_and_other_attributes_stay() {
+    let ahead = Value::from(NOW + 3600);
+    let rows: [&[(&str, Value)]; 7] = [
+        &[("invalidated_at", NOW.into())],
+        &[("invalidated_at", "soon".into()), ("seq", "one".into())],
+        &[("invalidated_at", NOW.into()), ("seq", (-1).into()), ("seq_base", 9.into())],
+        &[("invalidated_at", NOW.into()), ("seq", i64::MAX.into()), ("seq_base", 9.into())],
+        &[("invalidated_at", ahead.clone()), ("seq", 1.into()), ("seq_base", "nine".into())],
+        &[("invalidated_at", ahead.clone()), ("seq", Value::Null)],
+        &[("invalidated_at", ahead), ("seq", Value::N("4503599627370496.5".parse().expect("a number")))],
+    ];
+    for row in rows {
+        for t in Test::on_each_table() {
+            let tag = Tag::new("news").expect("a tag");
+            let item = row.iter().cloned().chain([("expired_at", 7.into()), ("theirs", "x".into())]);
+            let put = Write::put(tag.key(None), Item::from_iter(item));
+            assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
+            let counts = async || {
+                t.store.invalidate_tag(&tag, None).await.unwrap_or_else(|error| panic!("{row:?}: {error}"));
+                epoch_of(&t, &tag).await.count()
+            };
+            let first = counts().await;
+            assert!(first > 10, "{row:?}: {first} is a count that the row has had");
+            assert_eq!(counts().await, first + 1, "{row:?}");
+            let after =
+                t.table.get(&tag.key(None), Consistency::Strong).await.expect("a read").expect("a row");
+            assert_eq!(after.get("expired_at"), Some(&7.into()), "{row:?}");
+            assert_eq!(after.get("theirs"), Some(&"x".into()), "{row:?}");
+        }
     }
 }

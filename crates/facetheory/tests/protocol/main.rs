@@ -1,7 +1,9 @@
 //! The protocol on every embedded table, with controlled clocks and faults; with rows of other services on DynamoDB too.
 
 mod cost;
+mod damage;
 mod diff;
+mod epochs;
 mod extend;
 mod feed;
 mod fixture;

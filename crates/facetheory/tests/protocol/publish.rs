@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use facetheory::protocol::{
-    Acquire, Freshness, Generation, Guards, Lease, LeaseTerms, Lock, Meta, Published, Refresh,
+    Acquire, Freshness, Generation, Guards, Lease, LeaseTerms, Lock, Meta, Publication, Published, Refresh,
 };
 use facetheory::{History, Invalidated, InvalidationMode, Kind};
 use tabletheory::{Commit, Item, Table, Timestamp, Txn, Value, Write};
@@ -153,6 +153,24 @@ async fn an_unchanged_body_updates_only_the_times() {
 }
 
 #[tokio::test]
+async fn a_version_id_that_is_taken_never_overwrites_its_version() {
+    for t in Test::on_each_table() {
+        let publish = async |lease: &Lease, body: &str| {
+            let (page, seen) = (t.rendered(body), t.meta().await);
+            let mut publication = Publication::new(lease, &page, t.store.now());
+            publication.seen = seen.as_ref();
+            t.table.commit(&publication.versioned("01HF7YAT00TTTTTTTTTTTTTTTT")).await.expect("no error")
+        };
+        assert!(publish(&t.acquire().await, "first").await.is_done());
+        assert!(matches!(publish(&t.acquire().await, "second").await, Commit::Refused { .. }));
+        let versions = t.store.versions(&t.page, 10).await.expect("no error");
+        assert_eq!(versions.len(), 1);
+        assert_eq!(versions[0].1.generation.s3_key, "first");
+        assert_eq!(t.meta().await.expect("a page").generation.s3_key, "first");
+    }
+}
+
+#[tokio::test]
 async fn guards_refuse_an_outdated_read_and_an_older_render() {
     for t in Test::on_each_table() {
         let mut guards = Guards::default();
@@ -163,8 +181,13 @@ async fn guards_refuse_an_outdated_read_and_an_older_render() {
         let lease = t.acquire().await;
         let late = t.store.publish(&lease, &t.rendered("b"), None, History::Versions, None).await;
         assert_eq!(late.expect("no error"), Published::Lost, "META has a version by now");
+        let outdated = t.meta().await;
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "b", History::Versions).await, Published::Done);
+        let lease = t.acquire().await;
+        let late =
+            t.store.publish(&lease, &t.rendered("c"), outdated.as_ref(), History::Versions, None).await;
+        assert_eq!(late.expect("no error"), Published::Lost, "META has a later version by now");
 
         let mut guards = Guards::default();
         guards.newer = true;
@@ -338,6 +361,7 @@ async fn a_publish_removes_every_attribute_of_the_page_before_and_records_its_ha
             assert_eq!(after.freshness(t.store.now()), Freshness::Fresh, "it may be served again");
             let mut expected = Meta::of(t.rendered(body));
             (expected.mark, expected.expired_at) = (Some(lease.token().into()), Some(NOW));
+            (expected.ttl, expected.used_at) = (after.ttl, Some(NOW));
             (expected.version, expected.current_sk) = (after.version, after.current_sk.clone());
             assert_eq!(after, expected, "{body} {history:?}");
         }

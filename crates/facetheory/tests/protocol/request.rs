@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use facetheory::protocol::{Begin, Claim, Lease, Published, Request, RequestStatus};
 use facetheory::{History, Kind};
-use tabletheory::{Consistency, Item, Table, Txn, Value, Write};
+use tabletheory::{Consistency, Item, Scan, Table, Txn, Value, Write};
 
 use crate::fixture::{LEASE, NOW, Test};
 use crate::scripted::Fate;
 
 const KEY: &str = "order-7";
 const HASH: &str = "hash";
+/// The hash of another request, which is as long as hashes are.
+const OTHER_HASH: &str = "hush";
 
 async fn begin(t: &Test, hash: &str) -> Begin {
     t.store.begin_request(&t.page, KEY, hash).await.expect("no error")
@@ -57,20 +59,32 @@ async fn a_request_is_executed_once_and_then_replayed() {
 async fn the_same_key_with_another_request_is_an_error_on_every_path_and_writes_nothing() {
     for t in Test::on_each_table() {
         let (lease, claim) = started(&t).await;
-        let before = row(&t).await;
-        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "while it is in progress");
+        assert_refused_without_a_write(&t, "while it is in progress").await;
         let fresh = facetheory::protocol::Generation::new("a", NOW, 60);
         let done = t.store.publish(&lease, &fresh, None, History::Latest, Some(&claim)).await;
         assert_eq!(done.expect("no error"), Published::Done);
-        assert_ne!(row(&t).await, before);
-        let before = row(&t).await;
-        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "when the page is fresh, too");
+        assert_refused_without_a_write(&t, "while the page is fresh").await;
         t.advance(Duration::from_secs(100));
-        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "and when it is stale");
-        assert_eq!(row(&t).await, before);
+        assert_refused_without_a_write(&t, "when the page is stale").await;
         put_foreign(&t, "FAILED").await;
-        assert_eq!(begin(&t, "other").await, Begin::OtherRequest, "and when it has failed");
+        assert_refused_without_a_write(&t, "when the request has failed").await;
+        put_foreign(&t, "STARTED").await;
+        assert_refused_without_a_write(&t, "when another language has started it, and the lease is free")
+            .await;
     }
+    for t in Test::on_each_table() {
+        let _crashed = started(&t).await;
+        t.advance(LEASE + Duration::from_secs(300));
+        assert_refused_without_a_write(&t, "when its worker has crashed").await;
+    }
+}
+
+/// Fails unless another request with the same key is an error that leaves every row as it is.
+async fn assert_refused_without_a_write(t: &Test, when: &str) {
+    let rows = async || t.table.scan(&Scan::new()).await.expect("a scan").items;
+    let before = rows().await;
+    assert_eq!(begin(t, OTHER_HASH).await, Begin::OtherRequest, "{when}");
+    assert_eq!(rows().await, before, "{when}");
 }
 
 #[tokio::test]
@@ -91,7 +105,7 @@ async fn a_request_for_a_fresh_page_is_not_started_even_if_its_worker_crashed() 
         let lease = t.acquire().await;
         assert_eq!(t.publish(&lease, "a", History::Latest).await, Published::Done);
         assert_eq!(begin(&t, HASH).await, Begin::Fresh);
-        assert_eq!(begin(&t, "other").await, Begin::OtherRequest);
+        assert_eq!(begin(&t, OTHER_HASH).await, Begin::OtherRequest);
         t.advance(Duration::from_secs(60));
         assert!(matches!(begin(&t, HASH).await, Begin::InProgress { .. }), "stale again");
     }
@@ -151,7 +165,7 @@ async fn a_completed_request_of_another_language_is_replayed() {
             let put = Write::put(t.page.request(KEY).expect("a key"), row);
             assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
             assert_eq!(begin(&t, HASH).await, Begin::Replayed { s3_key: result.map(str::to_owned) });
-            assert_eq!(begin(&t, "other").await, Begin::OtherRequest);
+            assert_eq!(begin(&t, OTHER_HASH).await, Begin::OtherRequest);
         }
     }
 }
@@ -219,8 +233,8 @@ async fn an_idempotency_key_stands_for_one_request_of_any_page() {
     for t in Test::on_each_table() {
         let bind = async |key: &str, hash: &str| t.store.bind_request(key, hash).await.expect("no error");
         assert!(bind(KEY, HASH).await && bind(KEY, HASH).await);
-        assert!(!bind(KEY, "other").await);
-        assert!(bind("order-8", "other").await, "another key is another request");
+        assert!(!bind(KEY, OTHER_HASH).await);
+        assert!(bind("order-8", OTHER_HASH).await, "another key is another request");
         assert!(bind("../META", HASH).await, "no key names another row");
         assert!(t.meta().await.is_none());
         let error = t.store.bind_request(&"x".repeat(5000), HASH).await.expect_err("too long");

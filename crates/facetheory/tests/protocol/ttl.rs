@@ -1,4 +1,4 @@
-//! The `ttl` of rows: a current version has none.
+//! The `ttl` of rows: all have one but a current version.
 
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ async fn a_version_that_is_current_again_loses_its_ttl() {
             assert_eq!(done, RolledBack::Done);
             assert_eq!(ttls(&t).await, [None, Some(NOW + 2 + 604_800)], "also if it is current already");
         }
-        assert_eq!(t.meta().await.expect("a page").ttl, None, "a pinned page has no ttl");
+        let ttl = t.meta().await.expect("a page").ttl;
+        assert_eq!(ttl, Some(NOW + 2 + 604_800 * 11 / 10), "a page is stored for as long as it is pinned");
     }
 }
 
@@ -85,16 +86,48 @@ async fn a_page_is_published_and_rolled_back_even_if_its_current_version_was_del
 }
 
 #[tokio::test]
-async fn the_ttl_of_a_page_is_counted_from_when_it_goes_stale() {
+async fn the_ttl_of_a_page_is_its_retention_and_a_tenth_after_its_last_use() {
     for t in Test::on_each_table().map(forgetful) {
         assert_eq!(publish(&t, "a", History::Latest).await, Published::Done);
-        assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 60 + 604_800));
+        assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 604_800 * 11 / 10));
         t.advance(SECOND);
         assert_eq!(publish(&t, "b", History::Versions).await, Published::Done);
-        assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 61 + 604_800));
+        let meta = t.meta().await.expect("a page");
+        assert_eq!((meta.ttl, meta.used_at), (Some(NOW + 1 + 604_800 * 11 / 10), Some(NOW + 1)));
     }
     for t in Test::on_each_table() {
         assert_eq!(publish(&t, "a", History::Latest).await, Published::Done);
-        assert_eq!(t.meta().await.expect("a page").ttl, None, "by default a page has no ttl");
+        assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 33 * 86_400), "30 days by default");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_never_stored_for_less_than_it_is_fresh() {
+    for t in Test::on_each_table() {
+        let mut ttls = Ttls::default();
+        ttls.page = Some(SECOND);
+        let t = t.with(|store| store.with_ttls(ttls));
+        assert_eq!(publish(&t, "a", History::Latest).await, Published::Done);
+        assert_eq!(t.meta().await.expect("a page").ttl, Some(NOW + 66), "it is fresh for 60 s");
+    }
+}
+
+#[tokio::test]
+async fn the_row_of_a_tag_outlives_every_page_that_it_may_concern() {
+    for t in Test::on_each_table() {
+        let tag = facetheory::Tag::new("news").expect("a tag");
+        t.store.invalidate_tag(&tag, None).await.expect("no error");
+        let row = t.table.get(&tag.key(None), tabletheory::Consistency::Strong).await.expect("no error");
+        let ttl = row.expect("a row").get("ttl").and_then(tabletheory::Value::as_i64);
+        assert_eq!(ttl, Some(NOW + 100 * 86_400));
+        // A page of that time is stale before the row is deleted, however long its interval is.
+        let mut generation = facetheory::protocol::Generation::new("a.html", NOW + 10, i64::from(u32::MAX));
+        generation.content.tags = vec!["news".to_owned()];
+        let meta = facetheory::protocol::Meta::of(generation);
+        let freshness = async |t: &Test| t.store.freshness(&t.page, &meta).await.expect("no error");
+        t.advance(Duration::from_secs(99 * 86_400));
+        assert_eq!(freshness(&t).await, facetheory::protocol::Freshness::Fresh);
+        t.advance(Duration::from_secs(10));
+        assert_eq!(freshness(&t).await, facetheory::protocol::Freshness::Stale);
     }
 }

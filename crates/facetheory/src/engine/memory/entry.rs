@@ -8,8 +8,10 @@ use std::time::Duration;
 use tabletheory::Timestamp;
 
 use super::invalidations::InvalidationCount;
+use crate::engine::MemoryPermit;
 use crate::engine::cached_page::{CachedPage, weight_of};
 use crate::protocol::Meta;
+use crate::store::Moment;
 
 /// A page in memory: its metadata, and its body.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub(in crate::engine) struct Entry {
     pub(super) metadata: Arc<Metadata>,
     /// The bytes that this entry counts for. They must not change while it is in the cache.
     pub(super) weight: usize,
+    /// For the bytes besides the body and its compressed forms, which have permits of their own, while this is in memory.
+    pub(super) permit: Option<MemoryPermit>,
 }
 
 /// The metadata of a page, and the result of the last check against the table. Another check makes another one. It stays in
@@ -34,6 +38,10 @@ pub(in crate::engine) struct Metadata {
     leased_until: AtomicI64,
     /// The number of changes that are known not to concern this page.
     known_changes: AtomicU64,
+    /// The last use that was recorded in the table, as far as this process knows, and after how many seconds the next one has to
+    /// be, in epoch seconds. A page without a record has neither.
+    used_at: AtomicI64,
+    use_slack: i64,
 }
 
 impl Entry {
@@ -45,7 +53,12 @@ impl Entry {
     /// A page whose body was read after its metadata.
     pub(in crate::engine) fn with_metadata(page: Arc<CachedPage>, metadata: Arc<Metadata>) -> Self {
         let weight = metadata.weight + page.weight();
-        Entry { page, metadata, weight }
+        Entry { page, metadata, weight, permit: None }
+    }
+
+    /// The bytes that this entry counts for, without those of the body and its compressed forms.
+    pub(super) fn weight_without_body(&self) -> usize {
+        self.weight.saturating_sub(self.page.body_bytes())
     }
 
     pub(in crate::engine) fn has_metadata(&self, metadata: &Arc<Metadata>) -> bool {
@@ -71,7 +84,9 @@ impl Metadata {
         let leased_until = AtomicI64::new(check.leased_until);
         let known_changes = AtomicU64::new(check.before.known_changes);
         let weight = size_of::<Metadata>() + weight_of(&meta);
-        Metadata { meta, weight, check, render_time, leased_until, known_changes }
+        let used_at = AtomicI64::new(meta.used_at.unwrap_or(i64::MAX));
+        let use_slack = meta.use_slack().unwrap_or(i64::MAX);
+        Metadata { meta, weight, check, render_time, leased_until, known_changes, used_at, use_slack }
     }
 
     pub(in crate::engine) fn is_leased(&self, now: Timestamp) -> bool {
@@ -84,6 +99,15 @@ impl Metadata {
 
     pub(in crate::engine) fn set_known_changes(&self, number: u64) {
         self.known_changes.store(number, Ordering::Relaxed);
+    }
+
+    /// Whether a use now has to be recorded, if another one is recorded after at most so many seconds.
+    pub(in crate::engine) fn is_use_due(&self, now: i64, after: i64) -> bool {
+        now.saturating_sub(self.used_at.load(Ordering::Relaxed)) >= after.min(self.use_slack)
+    }
+
+    pub(in crate::engine) fn set_used_at(&self, now: i64) {
+        self.used_at.store(now, Ordering::Relaxed);
     }
 
     pub(in crate::engine) fn set_leased_until(&self, until: i64) {
@@ -117,7 +141,7 @@ impl MetadataCheck {
 /// A time, and the invalidations of a page that this process had made by then.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Snapshot {
-    pub(in crate::engine) at: Timestamp,
+    pub(in crate::engine) at: Moment,
     pub(in crate::engine) invalidations: InvalidationCount,
     /// The number of changes of other processes that were known by then.
     pub(in crate::engine) known_changes: u64,
@@ -126,13 +150,8 @@ pub(in crate::engine) struct Snapshot {
 impl Snapshot {
     /// Whether a check that was made for another request is recent enough for the request that arrived at this time.
     pub(in crate::engine) fn accepts(&self, check: MetadataCheck, max_age: Duration) -> bool {
-        let age = self.at.millis() - check.before.at.millis();
-        age < millis(max_age)
+        self.at.is_within(check.before.at, max_age)
             && check.before.invalidations.includes(self.invalidations)
             && check.before.known_changes >= self.known_changes
     }
-}
-
-pub(super) fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -13,14 +13,14 @@ use quick_cache::sync::{Cache, DefaultLifecycle, EntryAction, EntryResult};
 use quick_cache::{Equivalent as _, UnitWeighter, Weighter};
 use tabletheory::{Random, Timestamp};
 
-use self::entry::millis;
 pub(super) use self::entry::{Entry, Metadata, MetadataCheck, Snapshot};
 use self::evicted::{CollectEvicted, Evicted, EvictedPages, METADATA_DIVISOR};
 use self::invalidations::Invalidations;
 pub(super) use self::key::{MemoryKey, MemoryKeyRef, SecretHasher};
 
+use crate::engine::MemoryBudget;
 use crate::protocol::Generation;
-use crate::store::KnownChanges;
+use crate::store::{KnownChanges, Moment};
 use crate::{PageKey, Tenant};
 
 /// The bytes of an entry besides those that it counts itself: the slot and the key in the cache, reference counts, and the
@@ -42,6 +42,10 @@ pub(super) struct Memory {
     hard_invalidated: Cache<MemoryKey, HardInvalidated, UnitWeighter, SecretHasher>,
     /// Changes of other processes.
     changes: Arc<KnownChanges>,
+    /// The budget of which the pages are a part. The metadata of evicted pages has a part of its own.
+    pub(super) budget: Arc<MemoryBudget>,
+    /// The most bytes of the metadata of evicted pages.
+    for_metadata: u64,
 }
 
 /// An S3 key, and the latest `generated_at` with it that must not be served. (Renders without a change share a body.)
@@ -61,7 +65,13 @@ impl Weighter<MemoryKey, Arc<Entry>> for ByWeight {
 }
 
 impl Memory {
-    pub(super) fn new(max_bytes: u64, random: &dyn Random, changes: Arc<KnownChanges>) -> Self {
+    /// A tier for this many bytes of pages, and this many bytes of bodies in flight besides.
+    pub(super) fn new(
+        max_bytes: u64,
+        in_flight: u64,
+        random: &dyn Random,
+        changes: Arc<KnownChanges>,
+    ) -> Self {
         let for_metadata = max_bytes / METADATA_DIVISOR;
         let max_bytes = max_bytes - for_metadata;
         let items = usize::try_from(max_bytes / TYPICAL_WEIGHT).unwrap_or(usize::MAX).max(16);
@@ -78,6 +88,8 @@ impl Memory {
                 DefaultLifecycle::default(),
             ),
             changes,
+            for_metadata,
+            budget: MemoryBudget::new(max_bytes.saturating_add(in_flight)),
         }
     }
 
@@ -92,10 +104,17 @@ impl Memory {
 
     /// Stores a page, and returns its entry even if that is too large for the cache.
     pub(super) fn insert(&self, page: &PageKey, entry: Entry) -> Arc<Entry> {
-        let (entry, mut evicted) = (Arc::new(entry), Evicted::new());
+        let (entry, mut evicted) = (Arc::new(self.counted(page, entry)), Evicted::new());
         self.pages.insert_with_lifecycle(page.into(), entry.clone(), &mut evicted);
         self.keep_metadata(page, &entry, evicted);
         self.remove_if_hard_invalidated(page, &entry);
+        entry
+    }
+
+    /// Counts the bytes of an entry besides its body in the budget.
+    fn counted(&self, page: &PageKey, mut entry: Entry) -> Entry {
+        let key = page.cache_key().len() + page.tenant().map_or(0, |tenant| tenant.as_str().len());
+        entry.permit = Some(self.budget.count(OVERHEAD + (key + entry.weight_without_body()) as u64));
         entry
     }
 
@@ -155,12 +174,17 @@ impl Memory {
         if let EntryResult::Replaced(guard, _) =
             self.pages.entry(&MemoryKey::from(page), Some(Duration::ZERO), replace_same)
         {
-            let (other, mut evicted) = (Arc::new(other), Evicted::new());
+            let (other, mut evicted) = (Arc::new(self.counted(page, other)), Evicted::new());
             if guard.insert_with_lifecycle(other.clone(), &mut evicted).is_ok() {
                 self.keep_metadata(page, &other, evicted);
                 self.remove_if_hard_invalidated(page, &other);
             }
         }
+    }
+
+    /// Forgets a page that does not exist any more.
+    pub(super) fn forget(&self, page: &PageKey) {
+        self.remove(page);
     }
 
     fn remove(&self, page: &PageKey) {
@@ -173,11 +197,16 @@ impl Memory {
         (self.pages.len(), self.pages.weight() + self.evicted.weight())
     }
 
+    /// The bytes of the budget that are used, and the limit. They include the metadata of evicted pages.
+    pub(super) fn budget(&self) -> (u64, u64) {
+        (self.budget.used() + self.evicted.weight(), self.budget.limit() + self.for_metadata)
+    }
+
     /// This time, the invalidations of a page that this process has made until now, and the number of changes of other
     /// processes that it knows.
     pub(super) fn snapshot(&self, page: &PageKey, now: Timestamp) -> Snapshot {
         let (invalidations, known_changes) = (self.invalidations.count(page), self.changes.number());
-        Snapshot { at: now, invalidations, known_changes }
+        Snapshot { at: Moment::now(now), invalidations, known_changes }
     }
 
     /// Removes a page and its variants, which must not be served any more, not even while the table is unreachable.
@@ -222,8 +251,7 @@ impl Memory {
         max_age: Duration,
     ) -> bool {
         let before = metadata.check.before;
-        let age = now.millis() - before.at.millis();
-        (0..millis(max_age)).contains(&age) && before.invalidations == self.invalidations.count(page)
+        before.at.is_recent(now, max_age) && before.invalidations == self.invalidations.count(page)
     }
 }
 
@@ -234,7 +262,7 @@ mod tests {
     use tabletheory::SeededRandom;
 
     fn memory() -> (Memory, PageKey) {
-        (Memory::new(1 << 20, &SeededRandom::new(1), Arc::default()), PageKey::new("/a").expect("a page"))
+        (Memory::new(1 << 20, 0, &SeededRandom::new(1), Arc::default()), PageKey::new("/a").expect("a page"))
     }
 
     fn entry(memory: &Memory, page: &PageKey, body: &'static str) -> Entry {
@@ -302,6 +330,19 @@ mod tests {
         insert_and_evict(&memory, &page, "second");
         assert_eq!(memory.evicted(&page).expect("metadata").meta.generation.s3_key, "second");
         assert!(memory.size().1 <= 1 << 20, "bodies and metadata share the bytes");
+    }
+
+    #[test]
+    fn a_page_counts_in_the_budget_while_it_is_in_memory() {
+        let (memory, page) = memory();
+        let inserted = memory.insert(&page, entry(&memory, &page, "first"));
+        // The body of this test has no permit of its own.
+        assert_eq!(memory.budget.used() + 5, memory.pages.weight());
+        memory.update_weight(&page, &inserted);
+        drop(inserted);
+        assert_eq!(memory.budget.used() + 5, memory.pages.weight(), "one of two entries is left");
+        memory.remove(&page);
+        assert_eq!(memory.budget(), (0, 1 << 20));
     }
 
     #[test]

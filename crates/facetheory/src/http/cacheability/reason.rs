@@ -33,6 +33,7 @@ pub(crate) enum UncacheableReason {
     UnreadableHeader(HeaderName),
     TooManyHeaders,
     TooManyPages,
+    MemoryFull,
 }
 
 impl UncacheableReason {
@@ -44,7 +45,10 @@ impl UncacheableReason {
 
     /// Whether the reason is a limit or a defect, not a statement of the origin about caching.
     pub(crate) fn is_limit_or_defect(&self) -> bool {
-        let is_limit = matches!(self, Self::TooLong { .. } | Self::TooManyHeaders | Self::TooManyPages);
+        let is_limit = matches!(
+            self,
+            Self::TooLong { .. } | Self::TooManyHeaders | Self::TooManyPages | Self::MemoryFull
+        );
         let is_defect = matches!(self, Self::UnreadableHeader(_) | Self::Empty | Self::NoLocation);
         is_limit || is_defect || *self == Self::ContentEncoded
     }
@@ -86,6 +90,7 @@ impl fmt::Display for UncacheableReason {
             Self::NoLocation => "the redirect has no Location",
             Self::TooManyHeaders => "the headers are too many or too long to be cached",
             Self::TooManyPages => "too many new pages in this second",
+            Self::MemoryFull => "the page does not fit into the memory budget now",
         })
     }
 }

@@ -4,6 +4,8 @@ mod failure;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{
     AUTHORIZATION, CONTENT_TYPE, COOKIE, DATE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
@@ -15,7 +17,7 @@ use http_body_util::BodyExt as _;
 use tabletheory::Timestamp;
 use tower::ServiceExt as _;
 
-use crate::engine;
+use crate::engine::{self, MemoryBudget};
 use crate::http::body::{Collected, IsrBody, collect};
 use crate::http::cacheability::{Limits, MAX_TAGS, Received, Storable, StoreDecision, UncacheableReason};
 use crate::http::compression::Coding;
@@ -67,6 +69,8 @@ pub(super) struct Fetch<'a> {
     /// Whether the origin sees everything that the client sent.
     pub(super) is_whole_request: bool,
     pub(super) limits: Limits,
+    /// The budget for the body of the response.
+    pub(super) memory: &'a Arc<MemoryBudget>,
     pub(super) requested: Timestamp,
 }
 
@@ -126,21 +130,24 @@ impl Fetch<'_> {
             StoreDecision::Fail(reason) if !self.is_shareable_failure(&head) => {
                 FailedRender::for_initiator(reason, Response::from_parts(head, IsrBody::passed(body)))
             }
-            StoreDecision::Fail(reason) => match collect(body, MAX_FAILURE_BYTES).await {
+            StoreDecision::Fail(reason) => match collect(body, MAX_FAILURE_BYTES, self.memory).await {
                 Collected::Whole(bytes) => FailedRender::read(reason, head, bytes),
-                Collected::TooLong(body) => {
+                Collected::TooLong(body) | Collected::MemoryFull(body) => {
                     FailedRender::for_initiator(reason, Response::from_parts(head, body))
                 }
                 Collected::Broken(error) => Evaluated::failed(error),
             },
-            StoreDecision::Store(_) => match collect(body, self.limits.max_bytes).await {
+            StoreDecision::Store(_) => match collect(body, self.limits.max_bytes, self.memory).await {
                 Collected::Whole(bytes) => self.stored(head, bytes, received),
                 Collected::TooLong(body) => {
                     let reason = UncacheableReason::TooLong { limit: self.limits.max_bytes };
                     self.declined(&reason, Response::from_parts(head, body))
                 }
+                Collected::MemoryFull(body) => {
+                    self.declined(&UncacheableReason::MemoryFull, Response::from_parts(head, body))
+                }
                 Collected::Broken(error) => {
-                    tracing::warn!(%error, page = %self.page.redacted(), "the origin's response was cut off");
+                    tabletheory::warn_limited!(%error, page = %self.page.redacted(), "the origin's response was cut off");
                     Evaluated::failed(FailedRender::new(UncacheableReason::Truncated))
                 }
             },
@@ -260,7 +267,9 @@ impl Fetch<'_> {
     /// The outcome for a response that is not cached.
     fn declined(&self, reason: &UncacheableReason, response: Response<IsrBody>) -> Evaluated {
         tracing::debug!(%reason, page = %self.page.redacted(), "response not cached");
-        let outcome = if !self.route.follow_origin && reason.invalidates_page() {
+        let outcome = if *reason == UncacheableReason::MemoryFull {
+            Render::MemoryFull
+        } else if !self.route.follow_origin && reason.invalidates_page() {
             Render::Invalidate
         } else if self.is_requested_part(response.status()) {
             // A part that the client requested says nothing about the whole response, which other requests may share.
@@ -332,7 +341,7 @@ impl Fetch<'_> {
             variant: storable.variant,
             ..Content::default()
         };
-        let mut rendered = Rendered::new(bytes, content);
+        let mut rendered = Rendered { is_counted: true, ..Rendered::new(bytes, content) };
         // A rule's page gets another entity tag if the origin's is invalid.
         let is_used = |etag: &String| self.route.follow_origin || EntityTag::of_page(etag).is_some();
         rendered.etag = text(&head.headers, &ETAG).filter(is_used);
@@ -344,7 +353,7 @@ impl Fetch<'_> {
     fn tags(&self, storable: &Storable) -> Vec<String> {
         if storable.ignored_tags > 0 {
             let (ignored, limit) = (storable.ignored_tags, MAX_TAGS);
-            tracing::warn!(ignored, limit, page = %self.page.redacted(), "ignored invalid or excess tags");
+            tabletheory::warn_limited!(ignored, limit, page = %self.page.redacted(), "ignored invalid or excess tags");
         }
         self.route.tags.iter().chain(&storable.tags).map(|tag| tag.as_str().to_owned()).collect()
     }

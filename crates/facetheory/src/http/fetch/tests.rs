@@ -17,7 +17,9 @@ fn rfc9111_4_3_5_a_revalidation_of_one_variant_does_not_update_another() {
         .expect("a valid response");
     let (head, ()) = response.into_parts();
     let (page, route) = (PageKey::new("/").expect("a valid key"), Route::follow_origin("/"));
+    let memory = MemoryBudget::new(0);
     let fetch = |client, stored| Fetch {
+        memory: &memory,
         page: &page,
         route: &route,
         client,

@@ -209,6 +209,7 @@ impl Routes {
         let key = scheme.page(tenant.as_ref(), key).map_err(|error| Rejection::bad(error.to_string()))?;
         let private = if route.query == Query::All { query_range } else { 0..0 };
         let key = key.at_path(parts.uri.path()).of_known_route(route.name.clone()).with_private_part(private);
+        let key = key.expecting_tags(route.tags.clone());
         Ok(if route.follow_origin { key.with_variants() } else { key.with_interval(route.policy.revalidate) })
     }
 

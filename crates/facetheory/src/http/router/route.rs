@@ -44,7 +44,7 @@ pub struct Route {
     pub(crate) tenant: Option<TenantFrom>,
     /// The header that names the tenant, where one does.
     pub(crate) tenant_header: Option<HeaderName>,
-    pub(crate) tags: Vec<Tag>,
+    pub(crate) tags: Arc<Vec<Tag>>,
     /// Whether its paths are passed through.
     pub(crate) bypass: bool,
     /// Whether the origin's headers say how its pages are cached.
@@ -83,7 +83,7 @@ impl Route {
             cookies: Vec::new(),
             tenant: None,
             tenant_header: None,
-            tags: Vec::new(),
+            tags: Arc::default(),
             bypass: false,
             follow_origin: false,
             overrides: false,
@@ -171,6 +171,20 @@ impl Route {
     #[must_use]
     pub fn follows_origin(&self) -> bool {
         self.follow_origin
+    }
+
+    /// Sets how long its pages are stored after their last use.
+    ///
+    /// ```
+    /// use facetheory::Route;
+    /// use std::time::Duration;
+    ///
+    /// let day = Duration::from_secs(86_400);
+    /// assert_eq!(Route::follow_origin("/news").retention(day).policy().retention, Some(day));
+    /// ```
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.policy.retention = Some(retention);
+        self
     }
 
     /// Whether its policy says how pages are cached: they are neither passed through nor cached as the origin says.
@@ -308,7 +322,7 @@ impl Route {
     pub fn tags<S: Into<String>>(mut self, tags: impl IntoIterator<Item = S>) -> Self {
         for tag in tags {
             match Tag::new(tag) {
-                Ok(tag) => self.tags.push(tag),
+                Ok(tag) => Arc::make_mut(&mut self.tags).push(tag),
                 Err(error) => self.errors.push(error.to_string()),
             }
         }

@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 use tabletheory::Timestamp;
 
 use crate::engine::{CachedPage, EntryView, ReusePolicy, ServeDecision};
+use crate::http::forced_regenerations::{ForcePermit, ReachedLimit};
 use crate::http::semantics::cache_control::CacheControl;
 use crate::http::semantics::directives::Tolerance;
 use crate::http::semantics::freshness::lifetime;
@@ -14,6 +15,7 @@ use crate::http::variants;
 use crate::pages::reason::RegenerateReason;
 use crate::protocol::freshness::Freshness;
 use crate::protocol::generation::Generation;
+use crate::protocol::key::PageKey;
 
 /// How long a response may be served stale because its origin is unreachable, where no directive forbids it. RFC 9111 §4.2.4
 /// sets no limit.
@@ -82,12 +84,24 @@ pub(crate) struct RequestDirectives<'a> {
     pub(crate) control: CacheControl,
     /// Whether they apply to the primary page, whose `Vary` selects the variants, and not to a variant.
     primary: bool,
+    /// Whether they may make a fresh page be regenerated; `None` if that is not limited.
+    permit: Option<ForcePermit<'a>>,
 }
 
 impl<'a> RequestDirectives<'a> {
     /// Parses the headers of a request.
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        RequestDirectives { headers, control: CacheControl::of_request(headers), primary: true }
+        RequestDirectives { headers, control: CacheControl::of_request(headers), primary: true, permit: None }
+    }
+
+    /// Limits how often they make a fresh page be regenerated.
+    pub(crate) fn limited(self, permit: ForcePermit<'a>) -> Self {
+        RequestDirectives { permit: Some(permit), ..self }
+    }
+
+    /// The limit because of which they were ignored.
+    pub(crate) fn reached_limit(&self) -> Option<ReachedLimit> {
+        self.permit.as_ref().and_then(ForcePermit::reached)
     }
 
     /// Returns the directives as they apply to a variant.
@@ -137,9 +151,14 @@ impl<'a> RequestDirectives<'a> {
             return must_revalidate(RegenerateReason::Stale);
         }
         let fresh = entry.freshness == Freshness::Fresh;
-        if !self.accepts(age, remaining) && (fresh || self.control.no_cache) {
-            let directive = RegenerateReason::RequestDirective(generation.generated_at);
-            return must_revalidate(if fresh { directive } else { RegenerateReason::Stale });
+        if !self.accepts(age, remaining) {
+            // Only a fresh page is regenerated because of the request. Over the limit, its directives count as absent.
+            if fresh && self.permit.as_ref().is_none_or(|permit| permit.is_granted(now)) {
+                return must_revalidate(RegenerateReason::RequestDirective(generation.generated_at));
+            }
+            if !fresh && self.control.no_cache {
+                return must_revalidate(RegenerateReason::Stale);
+            }
         }
         if fresh {
             return ServeDecision::Fresh;
@@ -176,6 +195,11 @@ impl ReusePolicy for RequestDirectives<'_> {
 
     fn matches(&self, page: &CachedPage) -> bool {
         page.follows_origin() && self.selects(page)
+    }
+
+    fn variant(&self, page: &PageKey, other: &CachedPage) -> Option<PageKey> {
+        let digest = variants::digest(&other.stored().names, self.headers).unwrap_or_default();
+        page.primary().ok()?.variant(&digest).ok()
     }
 
     fn is_shareable(&self, page: &CachedPage) -> bool {

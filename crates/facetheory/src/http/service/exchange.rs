@@ -91,7 +91,8 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             Ok(request) => request,
             Err(rejection) => return FetchResult::failed(rejection.text),
         };
-        let allows_new = context.served.is_some() || handler.allows_new(&context);
+        // Without a lease nothing is stored. Such a page must not count as uncacheable, or each client would go to the origin.
+        let allows_new = !context.leased || context.served.is_some() || handler.allows_new(&context);
         let fetch = Fetch {
             stored,
             may_revalidate: handler.may_revalidate(&context, stored).await,
@@ -125,7 +126,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 let sent = queue.send(regeneration).await;
                 if let Err(error) = &sent {
                     let page = page.redacted();
-                    tracing::warn!(%page, %error, "a regeneration was not queued, and runs in this process");
+                    tabletheory::warn_limited!(%page, %error, "a regeneration was not queued, and runs in this process");
                 }
                 sent.is_ok()
             })
@@ -142,6 +143,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             may_revalidate: false,
             is_whole_request: true,
             limits: Limits { max_bytes: self.handler.max_page_bytes, allows_new: true },
+            memory: self.handler.isr.memory_budget(),
             requested,
         }
     }
@@ -195,7 +197,9 @@ impl CacheHandler {
         let (page, now) = (&context.page, context.started);
         // The key of a rule's page has a `#` if listed headers or cookies distinguish it.
         let is_variant = page.is_variant() || (!page.has_variants() && page.cache_key().contains('#'));
-        self.new_pages.as_ref().is_none_or(|limiter| limiter.allows(now))
+        // Until enough pages are evicted, a store that is full takes no new ones.
+        !self.isr.pages().store().is_full()
+            && self.new_pages.as_ref().is_none_or(|limiter| limiter.allows(now))
             && (!is_variant || self.variants.allows(page, now))
     }
 }

@@ -34,7 +34,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             && let Err(error) = self.update_by_head(key, stored, response.headers(), requested).await
         {
             let page = key.redacted();
-            tracing::warn!(%error, %page, "the response to HEAD did not update the stored response");
+            tabletheory::warn_limited!(%error, %page, "the response to HEAD did not update the stored response");
         }
         Ok(response)
     }
@@ -67,7 +67,9 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 return Ok(Render::Uncacheable);
             }
             let fetch = Fetch { stored: Some(stored), ..exchange.fetch(&context.page, requested) };
-            Ok::<_, RenderError>(fetch.revalidated(stored, &response, None, received).requested_at(requested))
+            let updated = fetch.revalidated(stored, &response, None, received);
+            // No tag was invalidated since the stored response was rendered, as far as is known.
+            Ok::<_, RenderError>(updated.requested_at(requested, stored.generation.seen_epochs().cloned()))
         };
         isr.regenerate_for(key, &self.route().policy, reason, None, boxed(update)).await.map(drop)
     }

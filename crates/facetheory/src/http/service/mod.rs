@@ -25,6 +25,7 @@ use tower::{Layer, Service};
 use crate::engine::{CachedPage, Isr};
 use crate::http::body::{BoxError, IsrBody};
 use crate::http::compression::accepts_compressed;
+use crate::http::forced_regenerations::ForcedRegenerations;
 use crate::http::headers::{CACHE_TAG, SURROGATE_KEY};
 use crate::http::limits::{NewPageLimiter, VariantLimiter};
 use crate::http::regeneration_queue::RegenerationQueue;
@@ -77,6 +78,7 @@ struct CacheHandler {
     strict: bool,
     new_pages: Option<Arc<NewPageLimiter>>,
     variants: Arc<VariantLimiter>,
+    forced: Arc<ForcedRegenerations>,
     expose_page_key: bool,
     strip_tags: bool,
     ids: Arc<RequestIds>,
@@ -274,6 +276,7 @@ impl CacheHandler {
             cache_key: key.cache_key(),
             forward_reason: None,
             origin_status: None,
+            reached_limit: None,
         };
         let mut hit = self.responses.get_or_build(&context, &served, |coding| {
             let mut headers = context.headers(&served, coding);

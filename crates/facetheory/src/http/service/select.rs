@@ -131,7 +131,7 @@ impl CacheHandler {
         };
         let reason = RegenerateReason::VariantPromotion(primary.generation().generated_at);
         if let Err(error) = self.isr.regenerate_for(&page, policy, reason, None, boxed(copy)).await {
-            tracing::warn!(%error, page = %page.redacted(), "variant not promoted; Vary of the older response stays in use");
+            tabletheory::warn_limited!(%error, page = %page.redacted(), "variant not promoted; Vary of the older response stays in use");
         }
     }
 }
@@ -145,16 +145,24 @@ pub(super) fn is_for_origin(headers: &HeaderMap) -> bool {
 fn copied(page: &CachedPage) -> Render {
     let generation = page.generation();
     let mut rendered = Rendered::new(page.bytes().clone(), generation.content.clone());
+    rendered.is_counted = true;
     rendered.etag.clone_from(&generation.etag);
     let fresh_for = u64::try_from(generation.revalidate_seconds).unwrap_or(0);
     rendered.revalidate = Some(Duration::from_secs(fresh_for));
-    Render::from(rendered).requested_at(Timestamp::from_seconds(generation.generated_at))
+    let requested = Timestamp::from_seconds(generation.generated_at);
+    Render::from(rendered).requested_at(requested, generation.seen_epochs().cloned())
 }
 
 /// Returns the key of the variant that a request with these headers selects.
+///
+/// A page may be deleted before its variants, and an invalidation meanwhile does not reach them. So the next page with its key
+/// must not lead to them: `expired_at` tells the two apart.
 fn variant_of(primary: &PageKey, page: &CachedPage, headers: &HeaderMap) -> Result<PageKey, Error> {
     let digest = variants::digest(&page.stored().names, headers).unwrap_or_default();
-    primary.variant(&digest)
+    match page.meta().expired_at {
+        None => primary.variant(&digest),
+        Some(since) => primary.variant(&variants::digest_since(&digest, since)),
+    }
 }
 
 /// Returns why a request is forwarded, as a token of RFC 9211, from the decision about the stored response. `missing` is the

@@ -15,6 +15,7 @@ use crate::error::{Error, Kind};
 use crate::http::body::IsrBody;
 use crate::http::cacheability::Limits;
 use crate::http::fetch::{FailedRender, Fetch, OriginResponse};
+use crate::http::forced_regenerations::{ClientAddress, ForcePermit};
 use crate::http::headers::remove_hop_by_hop_headers;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
@@ -57,7 +58,9 @@ impl CacheHandler {
 impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     async fn serve(self: &Arc<Self>) -> Result<Response<IsrBody>, S::Error> {
         let (route, headers) = (self.route(), &self.client.headers);
-        let directives = route.follow_origin.then(|| RequestDirectives::of(headers));
+        let client = self.client.extensions.get().map(|ClientAddress(address)| *address);
+        let permit = || ForcePermit::new(&self.handler.forced, &self.page.key, client);
+        let directives = route.follow_origin.then(|| RequestDirectives::of(headers).limited(permit()));
         // Only the origin may respond to such a request: it has `no-store`, or a condition for the origin.
         if directives.as_ref().is_some_and(|it| it.control.no_store || is_for_origin(headers)) {
             return self.pass_through(&self.page.key, bypass(Some("request"), "request-directive")).await;
@@ -148,6 +151,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             cache_key: selected.key.cache_key(),
             forward_reason: selected.forward_reason,
             origin_status: origin_status.filter(|_| is_miss),
+            reached_limit: selected.directives.as_ref().and_then(RequestDirectives::reached_limit),
         };
         self.handler.compress_if_accepted(&selected.key, &served.page, &self.client.headers);
         self.expose(context.respond(served), &selected.key)

@@ -46,6 +46,9 @@ codec::row! {
         ..generation: Generation,
         /// When the row may be deleted by TTL, in epoch seconds.
         pub ttl: Option<i64> = TTL,
+        /// When the page was last used, as far as is known, in epoch seconds: it was published then, or served while it was
+        /// fresh. The least recently used pages are evicted first.
+        pub used_at: Option<i64> = USED_AT,
         /// The sort key of the current version, if the page has versions.
         pub current_sk: Option<String> = CURRENT_SK => |sk: Option<String>| sk.filter(|sk| is_version_sk(sk)),
         /// How often the pointer has moved, if the page has versions.

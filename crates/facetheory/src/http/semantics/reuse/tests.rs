@@ -1,6 +1,8 @@
 use super::*;
 use crate::bodies::Body;
+use crate::http::forced_regenerations::ForcedRegenerations;
 use crate::http::test_support::header_map as map;
+use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
 
 const NOW: i64 = 1_700_000_000;
@@ -83,6 +85,28 @@ fn rfc9111_5_2_1_4_a_client_may_require_revalidation() {
     assert_eq!(after(1, &page, &[("pragma", "no-cache")]), again());
     assert_eq!(after(0, &page, &[("cache-control", "max-age=0")]), again(), "a reload");
     assert_eq!(after(61, &page, &[("cache-control", "no-cache")]), must_revalidate());
+}
+
+#[test]
+fn over_the_limit_of_forced_regenerations_the_directives_of_a_request_count_as_absent() {
+    let limits = ForcedRegenerations::new(1, 100);
+    let (key, page) = (PageKey::new("/").expect("a page"), stored(0, &[("cache-control", "max-age=60")]));
+    let decide = |seconds: i64, directive: &str| {
+        let (headers, now) = (map(&[("cache-control", directive)]), Timestamp::from_seconds(NOW + seconds));
+        let (meta, freshness) = (page.meta(), page.meta().freshness(now));
+        let entry =
+            EntryView { meta, page: Some(&page), freshness, invalidated: false, deployment: None, now };
+        let directives = RequestDirectives::of(&headers).limited(ForcePermit::new(&limits, &key, None));
+        let decision = directives.decide(&entry);
+        assert_eq!(directives.decide(&entry), decision, "a request is decided once");
+        (decision, directives.reached_limit().is_some())
+    };
+    assert_eq!(decide(1, "max-age=10"), (ServeDecision::Fresh, false), "it forces nothing");
+    assert_eq!(decide(1, "no-cache"), (again(), false));
+    for directive in ["no-cache", "max-age=0", "min-fresh=1000"] {
+        assert_eq!(decide(2, directive), (ServeDecision::Fresh, true), "{directive}");
+    }
+    assert_eq!(decide(60, "no-cache"), (must_revalidate(), false), "a stale response is revalidated anyway");
 }
 
 #[test]
