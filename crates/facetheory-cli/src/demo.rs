@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow};
 
 use crate::config::{Config, LogSample};
 use crate::serve::{Server, Settings, open};
+use crate::sockets::Sockets;
 use crate::{admin, log, print};
 
 /// The configuration of the demo. `site` makes cache keys independent of the port.
@@ -53,14 +54,17 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         .map_err(|errors| anyhow!("the configuration of the demo is invalid: {errors}"))?;
     // The demo does not use the store that the environment names.
     config.store.data = Some(data.to_owned());
-    let admin = arguments.admin.bind(&config.admin).await?;
+    // The demo does not use sockets of a service manager.
+    let mut sockets = Sockets::default();
+    let admin = arguments.admin.bind(&config.admin, &mut sockets).await?;
     let console = admin.as_ref().map(admin::Listener::address).transpose()?;
     let site = origin::start(console).await?;
     let settings = Settings::new(config, site, Some(arguments.listen))?;
     let builder = open(&settings.config.store, &settings.config.timeouts).await?;
-    let server = Server::bind(settings.clone(), builder, admin, log.access(LogSample::default())).await?;
+    let access = log.access(LogSample::default());
+    let server = Server::bind(settings.clone(), builder, &mut sockets, admin, access).await?;
     print(&introduction(&server.url(), console, data))?;
-    server.run(|| Ok(settings.clone())).await
+    server.run(None, || Ok(settings.clone())).await
 }
 
 /// Returns commands to try.

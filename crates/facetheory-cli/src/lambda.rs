@@ -91,6 +91,7 @@ async fn start(arguments: &Arguments, api: &RuntimeApi) -> Result<Function> {
         None => None,
     };
     let builder = serve::open(store, &settings.config.timeouts).await?;
+    let builder = builder.replaced_retention(settings.config.gc.replaced);
     Function::new(api.clone(), &settings, builder, queue, log)
 }
 

@@ -11,12 +11,15 @@ mod lambda;
 mod log;
 mod open_files;
 mod serve;
+mod service_manager;
 mod signals;
+mod sockets;
 mod table;
 mod wire;
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
@@ -49,9 +52,25 @@ enum Command {
     Table(table::Arguments),
 }
 
+/// How long threads that read files may still run when a command has ended. One that waits for a disk that does not respond
+/// would keep the process from exiting.
+const BLOCKING_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Runs the command that the arguments of the process name.
-#[tokio::main]
-pub async fn main() -> ExitCode {
+pub fn main() -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new().context("cannot start the threads of the process") {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            print_error(&error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(run());
+    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
+    code
+}
+
+async fn run() -> ExitCode {
     let Arguments { command } = if lambda::is_bootstrap(std::env::args_os()) {
         Arguments::parse_from(["facetheory", "lambda"])
     } else {

@@ -68,6 +68,7 @@ fn the_rules_of_a_url_are_listed_from_the_least_to_the_most_specific() {
     render_timeout = "30s"
     wait_timeout = "10s"
     early_refresh = 0.0
+    retention = "30d"
     tags = ["blog"]
     query = true
     tenant = false

@@ -3,7 +3,7 @@
 #[path = "support/mod.rs"]
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -131,6 +131,110 @@ fn an_old_body_that_is_current_is_not_deleted() {
         (gateway.log().matches("garbage collection finished").count() > 2).then_some(())
     });
     assert_eq!(bodies(place, "txt").len(), 1, "the record of a run leaves no other bodies");
+}
+
+/// The files of large bodies, with their lengths, and those of incomplete ones.
+fn large(directory: &Path) -> Vec<(PathBuf, u64)> {
+    let entries = |directory: &Path| -> Vec<PathBuf> {
+        let listed = std::fs::read_dir(directory).into_iter().flatten();
+        listed.map(|entry| entry.expect("an entry").path()).collect()
+    };
+    let pages = entries(&data(directory).join("bodies/isr"));
+    let files = pages.iter().flat_map(|page| entries(page));
+    // A file may be deleted meanwhile.
+    files.filter_map(|file| std::fs::metadata(&file).ok().map(|found| (file, found.len()))).collect()
+}
+
+#[test]
+fn pages_that_change_at_every_render_leave_a_bounded_number_of_bodies_and_bytes() {
+    const PAGES_OF_SITE: usize = 200;
+    /// Every tenth page is too large for the file of small bodies.
+    const LARGE_BYTES: usize = 300_000;
+    const ROUNDS: usize = 5;
+    let directory = tempfile::tempdir().expect("a directory");
+    let (place, origin) = (directory.path(), Origin::start());
+    let path = |page: usize| format!("/page/{page}");
+    let renders = Arc::new(AtomicUsize::new(0));
+    for page in 0..PAGES_OF_SITE {
+        let renders = renders.clone();
+        origin.script(&path(page), move |_| {
+            let number = renders.fetch_add(1, Ordering::SeqCst);
+            let number = format!("{number:010}");
+            let length = if page % 10 == 0 { LARGE_BYTES } else { 1000 };
+            ScriptedResponse::page(&["Content-Type: text/html"], &number.repeat(length / number.len()))
+        });
+    }
+    // The shortest time that these timeouts allow, and no garbage collection.
+    let config = format!(
+        "{PAGES}[gc]\ninterval = false\nreplaced = \"29s\"\n\
+         [timeouts]\ntable = \"10s\"\nbodies = \"10s\"\nheaders = \"5m\"\n"
+    );
+    let gateway = Gateway::start(place, origin.address, &config, &[]);
+    let mut last = Vec::new();
+    for _ in 0..ROUNDS {
+        last.clear();
+        for page in 0..PAGES_OF_SITE {
+            let request = format!("{{\"url\":\"http://{HOST}{}\",\"hard\":true}}", path(page));
+            assert_eq!(gateway.admin_post("/api/v1/invalidate", &request).status, 200);
+            let response = gateway.exchange(get(&path(page), ""));
+            assert_eq!(response.state(), "miss");
+            last.push(response.text());
+        }
+    }
+    let large_pages = PAGES_OF_SITE / 10;
+    let stored = || (bodies(place, "html").len(), large(place).len());
+    wait_for("only the current bodies are left", || {
+        (stored() == (PAGES_OF_SITE - large_pages, large_pages)).then_some(())
+    });
+    assert!(large(place).iter().all(|(_, bytes)| *bytes == LARGE_BYTES as u64));
+    let deleted = (ROUNDS - 1) * PAGES_OF_SITE;
+    let counted = gateway.metric("facetheory_replaced_bodies_total{outcome=\"deleted\"}");
+    assert_eq!(counted, Some(deleted as f64));
+    // A gateway with nothing in memory reads all bodies from the store.
+    gateway.shut_down();
+    let gateway = Gateway::start(place, origin.address, &config, &[]);
+    for (page, expected) in last.iter().enumerate() {
+        let response = gateway.exchange(get(&path(page), ""));
+        assert!(response.state() == "hit" && response.text() == *expected, "{page}: {}", response.state());
+    }
+    assert_eq!(renders.load(Ordering::SeqCst), ROUNDS * PAGES_OF_SITE);
+}
+
+#[test]
+fn a_killed_gateway_leaves_no_file_for_ever() {
+    const LARGE_BYTES: usize = 300_000;
+    let directory = tempfile::tempdir().expect("a directory");
+    let (place, (origin, renders)) = (directory.path(), changing());
+    origin
+        .script("/large", |_| ScriptedResponse::page(&["Content-Type: text/html"], &"x".repeat(LARGE_BYTES)));
+    let configured = |config: &str| with_long_timeouts(&format!("{PAGES}{config}"));
+    let gateway = Gateway::start(place, origin.address, &configured("[gc]\ninterval = false\n"), &[]);
+    for path in ["/news", "/large"] {
+        assert_eq!(gateway.exchange(get(path, "")).state(), "miss");
+    }
+    regenerate(&gateway, 3);
+    // The bodies wait for their deletion in the memory of this process.
+    gateway.kill();
+    let all = bodies(place, "html");
+    assert_eq!(all.len(), renders.load(Ordering::SeqCst));
+    let (served, replaced) = all.split_last().expect("four bodies");
+    age(place, replaced, two_days_older);
+    // A file that the process was writing when it was killed.
+    let [(current, _)] = large(place).try_into().expect("one large body");
+    let mut incomplete = current.clone().into_os_string();
+    incomplete.push("#1");
+    std::fs::write(&incomplete, "half a bo").expect("a file");
+    let file = std::fs::File::options().append(true).open(&incomplete).expect("the file");
+    let long_ago = (SystemClock.now() - 2 * DAY).millis().unsigned_abs();
+    file.set_modified(std::time::UNIX_EPOCH + Duration::from_millis(long_ago)).expect("a time");
+
+    let gateway = Gateway::start(place, origin.address, &configured(GC), &[]);
+    // The body that was replaced last is as young as the one that replaced it.
+    wait_for("the old bodies are gone", || (bodies(place, "html").len() == 2).then_some(()));
+    assert_eq!(bodies(place, "html").last(), Some(served));
+    wait_for("the incomplete file is gone", || (large(place).len() == 1).then_some(()));
+    assert!(current.exists());
+    wait_for("the run is logged", || gateway.log().contains("\"deleted_incomplete_files\":1,").then_some(()));
 }
 
 /// Publishes a page three times, two days ago, and returns the key of its last body.

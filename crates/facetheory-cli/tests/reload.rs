@@ -92,3 +92,31 @@ fn a_reload_does_not_change_the_form_of_cache_keys() {
     wait_for("the warning is logged", || site.gateway.log().contains("need a restart").then_some(()));
     assert_eq!(site.get("/posts/a").header("x-facetheory-isr"), Some("hit"));
 }
+
+#[test]
+fn an_empty_file_does_not_replace_the_configuration_on_reload() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let origin = support::origin::Origin::start();
+    let rules = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
+    let gateway = support::gateway::Gateway::start(directory.path(), origin.address, rules, &[]);
+    for (count, empty) in ["", " \n\t\r\n", "# [routes]\n  # none\n"].into_iter().enumerate() {
+        std::fs::write(directory.path().join("facetheory.toml"), empty).expect("a file");
+        gateway.reload();
+        wait_for("the error is logged", || {
+            (gateway.log().matches("the configuration file is empty").count() == count + 1).then_some(())
+        });
+        let page = format!("/{count}");
+        assert_eq!(gateway.exchange(support::site::get(&page, "")).state(), "miss", "the rule applies");
+    }
+    assert!(!gateway.log().contains("configuration reloaded"), "{}", gateway.log());
+}
+
+#[test]
+fn a_gateway_starts_with_an_empty_file_and_warns() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let origin = support::origin::Origin::start();
+    let gateway = support::gateway::Gateway::start(directory.path(), origin.address, "# nothing\n", &[]);
+    wait_for("the warning is logged", || gateway.log().contains("the file is empty").then_some(()));
+    gateway.reload();
+    wait_for("the reload is logged", || gateway.log().contains("configuration reloaded").then_some(()));
+}

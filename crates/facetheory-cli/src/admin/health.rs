@@ -57,6 +57,8 @@ enum OriginState {
 enum NotReady {
     /// The process is shutting down.
     Stopping,
+    /// The file of the table was replaced or removed, so that every write would be lost.
+    TableReplaced,
     /// The table does not respond.
     TableUnreachable,
     /// The body store does not respond.
@@ -73,6 +75,10 @@ impl NotReady {
     fn detail(self) -> &'static str {
         match self {
             NotReady::Stopping => "the process is shutting down",
+            NotReady::TableReplaced => {
+                "the file of the table, or its directory, was replaced or removed while this process was using it, so operations \
+                 fail, and no page is published; restart the process to use what is there now"
+            }
             NotReady::TableUnreachable => {
                 "the table does not respond to a read; check that it is reachable, and that the identity of this process has \
                  dynamodb:Query if it is on DynamoDB"
@@ -116,7 +122,7 @@ pub(super) async fn ready(admin: AdminState) -> (StatusCode, axum::Json<Ready>) 
     } else {
         admin.readiness.check(&admin.isr).await
     };
-    let origin = if admin.gateway.origin_is_down() { OriginState::Down } else { OriginState::Up };
+    let origin = if admin.gateway.origin_status().is_down { OriginState::Down } else { OriginState::Up };
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let details = reasons.iter().map(|reason| reason.detail().to_owned()).collect();
     (status, axum::Json(Ready { ready: reasons.is_empty(), reasons, details, origin }))
@@ -131,6 +137,12 @@ impl Readiness {
             && checked.elapsed() < MAX_AGE
         {
             return reasons.clone();
+        }
+        if let Err(error) = isr.table_replacements() {
+            tracing::warn!(%error, "not ready: the table was replaced");
+            let reasons = vec![NotReady::TableReplaced];
+            *last = Some((Instant::now(), reasons.clone()));
+            return reasons;
         }
         let table = async { isr.lookup(&PageKey::new("facetheory-readiness")?).await.map(drop) };
         let (table, bodies) = tokio::join!(

@@ -1,12 +1,12 @@
 //! Accepts connections of operators.
 
-use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Admin, AdminSettings, router};
+use crate::sockets::{ListenAddress, Sockets, is_in_use};
 
 /// The most connections at once; further ones wait in the backlog.
 const MAX_CONNECTIONS: usize = 1024;
@@ -36,22 +37,25 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds the address. Returns `None` if the default address is in use: two gateways on one machine must both start.
-    pub(super) async fn bind(settings: AdminSettings) -> Result<Option<Self>> {
-        let address = settings.address;
-        match TcpListener::bind(address).await {
+    /// Listens on an inherited socket, or binds the address. Returns `None` if the default address is in use: two gateways on
+    /// one machine must both start.
+    pub(super) async fn bind(settings: AdminSettings, sockets: &mut Sockets) -> Result<Option<Self>> {
+        let AdminSettings { address, is_default, .. } = settings;
+        match sockets.admin(ListenAddress { address, is_default, option: "--admin" }).await {
             Ok(tcp) => Ok(Some(Listener { tcp, settings })),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && settings.is_default => {
+            Err(error) if is_default && is_in_use(&error) => {
                 tracing::warn!(
                     "no admin listener: the default address {address} is in use; choose another one with --admin"
                 );
                 Ok(None)
             }
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(anyhow!(
-                "the address {address} is in use; choose another one with --admin, such as 127.0.0.1:0, or --admin off"
-            )),
-            Err(error) => Err(anyhow::Error::new(error).context(format!("cannot listen on {address}"))),
+            Err(error) => Err(error),
         }
+    }
+
+    /// The socket, to be handed over to another process.
+    pub(crate) fn socket(&self) -> Result<OwnedFd> {
+        self.tcp.as_fd().try_clone_to_owned().context("cannot duplicate the socket of the admin listener")
     }
 
     pub(crate) fn address(&self) -> Result<SocketAddr> {

@@ -33,6 +33,7 @@ use self::auth::Token;
 use self::problem::{Problem, WRONG_METHOD};
 use crate::config;
 use crate::gateway::{ConnectionLimit, Gateway};
+use crate::sockets::Sockets;
 
 pub(crate) use self::health::Readiness;
 pub(crate) use self::listener::Listener;
@@ -84,9 +85,13 @@ pub(crate) struct AdminSettings {
 
 impl Arguments {
     /// Binds the admin listener. Returns `None` if it is off, or if its default address is in use.
-    pub(crate) async fn bind(&self, configured: &config::Admin) -> Result<Option<Listener>> {
+    pub(crate) async fn bind(
+        &self,
+        configured: &config::Admin,
+        sockets: &mut Sockets,
+    ) -> Result<Option<Listener>> {
         match self.settings(configured)? {
-            Some(settings) => Listener::bind(settings).await,
+            Some(settings) => Listener::bind(settings, sockets).await,
             None => Ok(None),
         }
     }

@@ -32,6 +32,7 @@ use toml::de::{DeTable, DeValue};
 
 pub(crate) use diagnostic::{Diagnostic, InvalidFile};
 pub(crate) use gc::Gc;
+use gc::MinRetention;
 pub(crate) use lambda::{InvokeMode, Lambda, QueueUrl};
 pub(crate) use limits::Limits;
 pub(crate) use network::Network;
@@ -52,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) origin: Option<Origin>,
     /// The address for clients.
     pub(crate) listen: Option<SocketAddr>,
+    /// The Unix socket over which a new process takes over the listening sockets.
+    pub(crate) hand_over: Option<PathBuf>,
     /// The hosts that are served; an empty list serves all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) hosts: Vec<String>,
@@ -80,6 +83,9 @@ pub(crate) struct Config {
     /// How pages are cached.
     #[serde(rename = "routes")]
     pub(crate) rules: Rules,
+    /// Whether a file was read that is not empty.
+    #[serde(skip)]
+    pub(crate) has_settings: bool,
     /// Settings that are valid, but most likely not intended. Rules have warnings of their own.
     #[serde(skip)]
     warnings: Vec<Diagnostic>,
@@ -154,7 +160,14 @@ impl Config {
             );
         }
         let text = String::from_utf8(text).with_context(|| format!("{name} is not UTF-8"))?;
-        Config::parse(&text).map_err(|diagnostics| InvalidFile { file: file.to_owned(), diagnostics }.into())
+        let parsed = Config::parse(&text);
+        let mut config = parsed.map_err(|diagnostics| InvalidFile { file: file.to_owned(), diagnostics })?;
+        config.has_settings = has_settings(&text);
+        if !config.has_settings {
+            let message = "the file is empty: no rule applies, and every setting has its default".to_owned();
+            config.warnings.push(Diagnostic { line: 1, message });
+        }
+        Ok(config)
     }
 
     /// Parses a configuration, or returns all of its errors.
@@ -204,12 +217,23 @@ impl Config {
         if self.tls.is_some() || !self.trusted_proxies.is_empty() { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
-    /// Returns the shortest safe grace period of gc: an unreferenced body may be in use for as long as a lease is held or
-    /// metadata is cached.
-    fn min_grace(&self) -> Duration {
+    /// Returns the shortest safe retention of bodies: an unreferenced body may be in use for as long as a lease is held or
+    /// metadata is cached, and until it has been read.
+    fn min_retention(&self) -> MinRetention {
         let leases = self.rules.resolved().filter_map(|rule| rule.policy()?.lease);
         let longest = leases.fold(LeaseTerms::default().duration, Duration::max);
-        GcOptions::shortest_grace(&LeaseTerms::lasting(longest)).saturating_add(self.store.metadata_max_age)
+        let terms = LeaseTerms::lasting(longest);
+        let max_age = self.store.metadata_max_age;
+        let reader = [max_age, self.timeouts.table, self.timeouts.bodies];
+        MinRetention {
+            grace: GcOptions::shortest_grace(&terms).saturating_add(max_age),
+            replaced: reader.into_iter().fold(terms.term(), Duration::saturating_add),
+        }
+    }
+
+    /// Returns how long gc leaves an unreferenced body.
+    pub(crate) fn gc_grace(&self, is_embedded: bool) -> Duration {
+        self.gc.grace.resolve(is_embedded, self.min_retention().grace)
     }
 
     fn from_table<'a>(source: &'a Source, table: &'a DeTable<'a>) -> Config {
@@ -217,6 +241,7 @@ impl Config {
         let mut config = Config {
             origin: top.read("origin", |value| string(value)?.parse()),
             listen: top.read("listen", address),
+            hand_over: top.read("hand_over", path),
             hosts: top.read("hosts", hosts).unwrap_or_default(),
             site: top.read("site", |value| string(value).and_then(host)),
             tenant_headers: top.read("tenant_headers", tenant_headers).unwrap_or_default(),
@@ -233,11 +258,12 @@ impl Config {
             gc: Gc::default(),
             lambda: Lambda::read(top.section("lambda", "[lambda]")),
             rules: Rules::read(source, top.read("routes", routes)),
+            has_settings: false,
             warnings: Vec::new(),
         };
         let line = source.line(&top.position_below("store", "feed"));
         config.warnings.extend(config.store.feed_warning().map(|message| Diagnostic { line, message }));
-        config.gc = Gc::read(top.section("gc", "[gc]"), config.min_grace());
+        config.gc = Gc::read(top.section("gc", "[gc]"), config.min_retention());
         config.check_consistency(&top);
         top.finish();
         config
@@ -263,6 +289,12 @@ impl Config {
             report(key, &format!("{prefix}{error}"));
         }
     }
+}
+
+/// Whether a valid configuration has more than comments.
+fn has_settings(text: &str) -> bool {
+    let is_comment = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    !text.trim_start_matches('\u{feff}').lines().all(is_comment)
 }
 
 fn tls(top: &mut Section<'_>) -> Option<Tls> {

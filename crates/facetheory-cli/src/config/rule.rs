@@ -16,6 +16,10 @@ use super::value::{boolean, decimal, describe, duration, duration_from, number, 
 const MAX_VERSIONS: u64 = 10_000;
 /// The upper bound of `early_refresh`: beyond it every request would regenerate the page.
 const MAX_EAGERNESS: f64 = 100.0;
+/// How long a page is stored that is no longer used, by default.
+const DEFAULT_RETENTION: Duration = Duration::from_secs(30 * 86_400);
+/// The rows of tags outlive pages that are stored for so long.
+const MAX_RETENTION: Duration = Duration::from_secs(90 * 86_400);
 /// Keys that `cache = "origin"` excludes, since the headers of the origin decide.
 const DECIDED_BY_ORIGIN: &str = "isr ignore_origin_cache_control stale_while_revalidate blocking stale_if_error \
                                  negative_ttl headers cookies versions lease render_timeout wait_timeout early_refresh";
@@ -51,6 +55,7 @@ impl Default for Rule {
         let mut policy = Policy::every(Duration::ZERO);
         policy.lease = Some(LeaseTerms::default().duration);
         policy.history = History::Latest;
+        policy.retention = Some(DEFAULT_RETENTION);
         Rule {
             freshness: None,
             policy,
@@ -91,6 +96,7 @@ impl Rule {
             policy.versions = (versions > 0).then_some(versions);
             policy.history = if versions == 0 { History::Latest } else { History::Versions };
         }
+        section.set("retention", &mut policy.retention, |value| retention(value).map(Some));
         section.set("lease", &mut policy.lease, |value| lease(value).map(Some));
         section.set("render_timeout", &mut policy.render_timeout, duration_from(Duration::from_millis(1)));
         section.set("wait_timeout", &mut policy.wait, duration);
@@ -120,7 +126,7 @@ impl Rule {
                 let route = Route::new(pattern, *policy).fixed_interval();
                 route.headers(&self.headers).cookies(self.cookies.iter().cloned())
             }
-            None => Route::follow_origin(pattern),
+            None => Route::follow_origin(pattern).retention(self.retention()),
         };
         if self.policy().is_some() && self.ignore_origin_cache_control {
             route = route.overriding();
@@ -129,6 +135,11 @@ impl Rule {
             route = route.tenant(tenant.clone());
         }
         route.query(self.query.clone()).tags(self.tags.iter().cloned())
+    }
+
+    /// Returns how long a page is stored that is no longer used.
+    fn retention(&self) -> Duration {
+        self.policy.retention.unwrap_or(DEFAULT_RETENTION)
     }
 
     /// Returns the request header that names the tenant, if there is one.
@@ -165,6 +176,7 @@ impl Serialize for Rule {
                 map.serialize_entry("early_refresh", &policy.early_refresh.unwrap_or(0.0))?;
             }
         }
+        map.serialize_entry("retention", &format_duration(self.retention()))?;
         map.serialize_entry("tags", &self.tags)?;
         match &self.query {
             Query::Only(names) => map.serialize_entry("query", names)?,
@@ -273,6 +285,18 @@ pub(super) fn lease_warning(policy: &Policy) -> Option<String> {
             format_duration(wait)
         )
     })
+}
+
+fn retention(value: &DeValue<'_>) -> Result<Duration, String> {
+    let retention = duration_from(Duration::from_secs(1))(value)?;
+    if retention > MAX_RETENTION {
+        return Err(format!(
+            "{} is too long; the maximum is {}",
+            describe(value),
+            format_duration(MAX_RETENTION)
+        ));
+    }
+    whole_seconds(value)
 }
 
 fn query(value: &DeValue<'_>) -> Result<Query, String> {

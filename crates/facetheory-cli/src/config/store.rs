@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use facetheory::KeyScheme;
+use facetheory::{IsrLayer, KeyScheme};
 use serde::Serialize;
 use tabletheory::Address;
 use toml::de::DeValue;
 
 use super::section::{Section, table};
-use super::units::{serialize_duration, serialize_size};
-use super::value::{bytes, duration, keyword, optional, path, string};
+use super::units::{serialize_duration, serialize_optional_size, serialize_size};
+use super::value::{bytes, duration, keyword, number, optional, path, string};
+
+/// The least limit of a store: the logs that SQLite writes beside its two files take up to half of it.
+const MIN_STORE_BYTES: u64 = 64 << 20;
 
 table! {
     /// The stores of the gateway. The command line overrides `data`, `table` and `bodies`; if all are unset, the
@@ -26,8 +29,12 @@ table! {
         deployment: Option<String> = None, optional(deployment);
         /// The version of the caching policy; part of the hash of requests to regenerate.
         policy_version: Option<String> = None, optional(policy_version);
-        /// The size of this process's memory cache in bytes.
+        /// The bytes of bodies in this process: pages in memory, and bodies in flight.
         memory: u64 = 128 << 20, bytes(1 << 20, 1 << 40), "serialize_size";
+        /// The most bytes of the store on the disk.
+        max_bytes: Option<u64> = None, optional(bytes(MIN_STORE_BYTES, 1 << 50)), "serialize_optional_size";
+        /// The most pages of the store.
+        max_pages: Option<u64> = None, optional(number(100, 1 << 40));
         /// How long metadata and tag epochs read from the table are used before they are read again. It bounds how long
         /// an invalidation by another process goes unnoticed.
         metadata_max_age: Duration = Duration::from_secs(1), duration, "serialize_duration";
@@ -41,6 +48,8 @@ table! {
         pointers: Pointers = Pointers::Absolute, keyword;
         /// Which processes write the table; unset, it depends on the table.
         feed: Option<FeedChoice> = None, optional(keyword);
+        /// The action when the file of an embedded table is damaged.
+        on_corruption: OnCorruption = OnCorruption::Replace, keyword;
     }
     check
 }
@@ -87,6 +96,26 @@ impl From<Pointers> for facetheory::Pointers {
     }
 }
 
+/// The action when the file of an embedded table is damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnCorruption {
+    /// It is renamed, and an empty one is begun: it is a cache.
+    #[default]
+    Replace,
+    /// It stays, and the gateway does not use it.
+    Refuse,
+}
+
+impl From<OnCorruption> for tabletheory::OnCorruption {
+    fn from(choice: OnCorruption) -> Self {
+        match choice {
+            OnCorruption::Replace => tabletheory::OnCorruption::Replace,
+            OnCorruption::Refuse => tabletheory::OnCorruption::Refuse,
+        }
+    }
+}
+
 /// The prefix of raw partition keys that the TypeScript store uses by default.
 const DEFAULT_KEY_PREFIX: &str = "CACHE#";
 
@@ -119,7 +148,17 @@ impl From<FeedChoice> for facetheory::Feed {
     }
 }
 
+/// The least memory for bodies in flight: a page of the default limit fits.
+const MIN_IN_FLIGHT: u64 = IsrLayer::MAX_PAGE_BYTES;
+
 impl Store {
+    /// Returns the part of the memory that is for pages, and the part that is for bodies in flight: a quarter, or more if the
+    /// memory is small.
+    pub(crate) fn memory_parts(&self) -> (u64, u64) {
+        let in_flight = self.memory / 4;
+        (self.memory - in_flight, in_flight.max(MIN_IN_FLIGHT))
+    }
+
     /// Returns how cache keys become partition keys.
     pub(crate) fn key_scheme(&self) -> facetheory::Result<KeyScheme> {
         match self.keys {

@@ -3,7 +3,7 @@
 mod property;
 mod rule;
 
-use super::gc::Interval;
+use super::gc::{Grace, Interval};
 use super::section::{RULE, TOP};
 use super::suggestion::RENAMED;
 use super::*;
@@ -24,6 +24,7 @@ fn all_keys_are_read() {
         r#"
         origin = "https://app.internal:8443"
         listen = "0.0.0.0:80"
+        hand_over = "run/hand-over.sock"
         hosts = ["Example.com", "example.org:8080"]
         tenant_headers = ["x-customer"]
         trusted_proxies = ["10.0.0.0/8", "127.0.0.1"]
@@ -37,6 +38,8 @@ fn all_keys_are_read() {
         bodies = "s3://bucket/isr"
         memory = "1GiB"
         deployment = "2024-05-01"
+        max_bytes = "200MB"
+        max_pages = 5000
         metadata_max_age = "250ms"
         [tls]
         certificate = "site.pem"
@@ -48,6 +51,7 @@ fn all_keys_are_read() {
         keep_alive = "0s"
         table = "20s"
         bodies = "1m"
+        lame_duck = "10s"
         [limits]
         headers = 50
         body_bytes = 0
@@ -56,6 +60,7 @@ fn all_keys_are_read() {
     );
     assert_eq!(config.origin.map(|origin| origin.to_string()).as_deref(), Some("https://app.internal:8443"));
     assert_eq!(config.listen.map(|address| address.port()), Some(80));
+    assert_eq!(config.hand_over.as_deref(), Some(Path::new("run/hand-over.sock")));
     assert_eq!(config.hosts, ["example.com", "example.org:8080"]);
     assert!(config.trusted_proxies[0].contains([10, 1, 2, 3].into()));
     assert_eq!(config.log, Some(LogFormat::Json));
@@ -63,6 +68,7 @@ fn all_keys_are_read() {
     assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("secrets/token")));
     assert_eq!(config.store.table.as_deref(), Some("dynamodb:pages"));
     assert_eq!((config.store.memory, config.store.metadata_max_age), (1 << 30, Duration::from_millis(250)));
+    assert_eq!((config.store.max_bytes, config.store.max_pages), (Some(200_000_000), Some(5000)));
     assert_eq!(config.tls.map(|tls| tls.key), Some(PathBuf::from("site.key")));
     assert_eq!(
         config.timeouts,
@@ -73,6 +79,7 @@ fn all_keys_are_read() {
             keep_alive: Duration::ZERO,
             table: Duration::from_secs(20),
             bodies: Duration::from_secs(60),
+            lame_duck: Duration::from_secs(10),
             ..Timeouts::default()
         }
     );
@@ -179,15 +186,15 @@ connect = 5
 "/y" = { headers = ["cookie"], isr = "5s" }
 "/z/**" = { isr = "500ms", tenant = { param = "q" } }
 "#;
-    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hosts, site, tenant_headers, trusted_proxies, log, log_sample, default, strip_tags, admin, store, tls, timeouts, limits, lambda, routes, gc
+    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hand_over, hosts, site, tenant_headers, trusted_proxies, log, log_sample, default, strip_tags, admin, store, tls, timeouts, limits, lambda, routes, gc
 - line 2: `listen`: `8080` is not an address to listen on; write an IP address and a port, such as 127.0.0.1:8080
 - line 3: `log`: "loud" is not allowed; write one of "human", "json", "off"
-- line 5: unknown key `headrs`; did you mean `headers`? keys of [limits]: header_bytes, headers, uri_bytes, body_bytes, page_bytes, origin_bytes, connections, connections_per_address, new_pages_per_second, variants_per_page
+- line 5: unknown key `headrs`; did you mean `headers`? keys of [limits]: header_bytes, headers, uri_bytes, body_bytes, page_bytes, origin_bytes, client_bytes_per_second, connections, connections_per_address, origin_connections, origin_queue, upload_buffers, new_pages_per_second, variants_per_page, forced_regenerations_per_page, forced_regenerations_per_address
 - line 6: `page_bytes`: `1.5MB` is not a size; write a whole number of bytes, or one with a unit: `16KiB`, `8MB`, `1GiB`
 - line 7: `uri_bytes`: "1MB" is not allowed; write a size from 16 to 65534
 - line 9: `connect`: 5 has no unit; did you mean "5s"? Units are ms, s, m, h and d
 - line 11: `blocking` and `stale_while_revalidate` contradict each other; remove one of them
-- line 11: unknown key `revalidate`; did you mean `isr`? keys of a rule: isr, cache, ignore_origin_cache_control, stale_while_revalidate, blocking, stale_if_error, negative_ttl, tags, query, headers, cookies, versions, lease, render_timeout, wait_timeout, early_refresh, tenant
+- line 11: unknown key `revalidate`; did you mean `isr`? keys of a rule: isr, cache, ignore_origin_cache_control, stale_while_revalidate, blocking, stale_if_error, negative_ttl, tags, query, headers, cookies, versions, retention, lease, render_timeout, wait_timeout, early_refresh, tenant
 - line 12: `blog/**`: a pattern must begin with `/`
 - line 12: `isr`: 60 has no unit; did you mean "60s"? Units are ms, s, m, h and d
 - line 13: `/x/**/y`: nothing may follow `**`; for one segment, write `*`
@@ -262,12 +269,31 @@ fn a_gc_grace_that_is_shorter_than_a_lease_is_rejected() {
     let with =
         |rest: &str| Config::parse(&format!("[routes]\n\"/a\" = {{ isr = \"1s\", lease = \"2d\" }}\n{rest}"));
     assert!(with("[gc]\ngrace = \"2d\"").is_err(), "a rule may have a longer lease");
-    let day = Duration::from_secs(86_400);
-    let least = Duration::from_secs(601);
-    assert_eq!(with("").expect("a valid configuration").gc.grace, 2 * day + least);
-    let off = valid("[gc]\ninterval = false\ngrace = \"609s\"").gc;
-    assert_eq!(off, Gc { interval: Interval::Never, grace: Duration::from_secs(609) });
-    assert_eq!(Config::default().gc, Gc { interval: Interval::Auto, grace: day });
+    let seconds = Duration::from_secs;
+    let grace = |text: &str| {
+        let config = Config::parse(text).expect("a valid configuration");
+        [true, false].map(|is_embedded| config.gc_grace(is_embedded).as_secs())
+    };
+    assert_eq!(grace(""), [900, 86_400], "a quarter of an hour in the embedded store");
+    assert_eq!(grace("[gc]\ngrace = \"auto\""), [900, 86_400]);
+    assert_eq!(grace("[gc]\ngrace = \"1h\""), [3600, 3600]);
+    let long = grace("[routes]\n\"/a\" = { isr = \"1s\", lease = \"2d\" }");
+    assert_eq!(long, [2 * 86_400 + 601; 2], "never less than is safe");
+    let off = valid("[gc]\ninterval = false\ngrace = \"609s\"\nreplaced = false").gc;
+    let expected = Gc { interval: Interval::Never, grace: Grace::For(seconds(609)), replaced: None };
+    assert_eq!(off, expected);
+}
+
+#[test]
+fn replaced_bodies_stay_for_ten_minutes_and_as_long_as_readers_may_need_them() {
+    let replaced = |text: &str| valid(text).gc.replaced.map(|time| time.as_secs());
+    assert_eq!(replaced(""), Some(600));
+    assert_eq!(replaced("[gc]\nreplaced = \"21s\""), Some(21));
+    assert_eq!(replaced("[gc]\nreplaced = false"), None);
+    assert_eq!(replaced("[timeouts]\nbodies = \"15m\""), Some(900 + 11), "never less than is safe");
+    let expected = "- line 2: `replaced`: \"20s\" is too short; the minimum is 21s: the longest lease, `metadata_max_age` and \
+                    the timeouts of table and bodies; write `false` to leave replaced bodies to gc";
+    assert_eq!(errors("[gc]\nreplaced = \"20s\""), expected);
 }
 
 #[test]
@@ -279,8 +305,8 @@ fn gc_runs_by_default_only_in_the_embedded_store() {
             interval.resolve(false).map(|time| time.as_secs()),
         )
     };
-    assert_eq!(every(""), (Some(86_400), None));
-    assert_eq!(every("[gc]\ninterval = \"auto\""), (Some(86_400), None));
+    assert_eq!(every(""), (Some(3600), None));
+    assert_eq!(every("[gc]\ninterval = \"auto\""), (Some(3600), None));
     assert_eq!(every("[gc]\ninterval = \"12h\""), (Some(43_200), Some(43_200)));
     assert_eq!(every("[gc]\ninterval = false"), (None, None));
 }
@@ -320,6 +346,8 @@ fn invalid_values_are_rejected() {
         "[gc]\ninterval = 60",
         "[gc]\ngrace = \"10m\"",
         "[gc]\ngrace = false",
+        "[gc]\nreplaced = true",
+        "[gc]\nreplaced = \"1s\"",
         "[limits]\nconnections = 0",
         "[limits]\nconnections = 1.5",
         "[limits]\nheaders = 99999999999999999999",
@@ -409,6 +437,8 @@ fn the_docs_name_every_key_and_its_default() {
         "table",
         "bodies",
         "memory",
+        "max_bytes",
+        "max_pages",
         "deployment",
         "policy_version",
         "metadata_max_age",

@@ -13,6 +13,8 @@ table! {
     Timeouts {
         /// For connecting to the origin, including the TLS handshake.
         connect: Duration = Duration::from_secs(5), timeout, "serialize_duration";
+        /// How long a request waits for a free connection to the origin.
+        origin_queue: Duration = Duration::from_secs(5), timeout, "serialize_duration";
         /// From sending a request to the origin until its response headers.
         headers: Duration = Duration::from_secs(30), timeout, "serialize_duration";
         /// Between two reads of a response of the origin.
@@ -34,6 +36,8 @@ table! {
         /// How long an idle connection to the origin is kept open. The default is below the five seconds after which Node.js
         /// closes idle connections: a request that cannot be repeated must not be sent on a connection that is being closed.
         keep_alive: Duration = Duration::from_secs(4), duration, "serialize_duration";
+        /// How long new connections are accepted after a shutdown was requested.
+        lame_duck: Duration = Duration::ZERO, duration, "serialize_duration";
         /// How long a shutdown waits for requests and renders in progress.
         shutdown: Duration = Duration::from_secs(30), duration, "serialize_duration";
     }

@@ -87,6 +87,17 @@ pub(crate) fn serialize_size<S: Serializer>(bytes: &u64, serializer: S) -> Resul
     serializer.serialize_str(&format_size(*bytes))
 }
 
+/// Writes a size, or null for none.
+pub(crate) fn serialize_optional_size<S: Serializer>(
+    bytes: &Option<u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match bytes {
+        Some(bytes) => serialize_size(bytes, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
 /// Splits a text after its leading digits.
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())

@@ -1,7 +1,7 @@
 //! The hyper service of one connection, which is also its fast path, and the bodies of its responses.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -12,8 +12,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use facetheory::{Hit, IsrBody, ResolvedRequest};
 use futures_util::future::Either;
+use http::header::CONNECTION;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::Service;
@@ -24,6 +25,7 @@ use super::client::Client;
 use super::connection_limit::ConnectionPermit;
 use super::http2_checks::{check_head, has_unexpected_body};
 use super::serving_config::ServingConfig;
+use super::shutdown_signal::ShutdownSignal;
 use crate::log::RequestInfo;
 use crate::wire::slow_client::{IdleTracker, TrackedResponse};
 use crate::wire::{ActiveRequest, FastPath, RawResponse};
@@ -39,6 +41,8 @@ pub(crate) struct ConnectionService {
     /// The request that the fast path has resolved but could not serve. [`FastPath`] guarantees that hyper calls the
     /// service with this request next.
     resolved: Arc<Mutex<Option<Box<ResolvedRequest>>>>,
+    /// Triggered when the next response is to be the last one on the connection.
+    drain: ShutdownSignal,
     _permit: Arc<ConnectionPermit>,
 }
 
@@ -47,9 +51,10 @@ impl ConnectionService {
         gateway: Arc<Gateway>,
         client: Arc<Client>,
         tracker: Arc<IdleTracker>,
+        drain: ShutdownSignal,
         permit: Arc<ConnectionPermit>,
     ) -> Self {
-        ConnectionService { gateway, client, tracker, resolved: Arc::default(), _permit: permit }
+        ConnectionService { gateway, client, tracker, resolved: Arc::default(), drain, _permit: permit }
     }
 
     /// The entry of a request for the access log, if there is one.
@@ -63,6 +68,25 @@ impl ConnectionService {
             Some(state) => ResponseGuard::Http1 { _request: state.begin_request() },
             None => ResponseGuard::Http2(self.tracker.begin_response()),
         }
+    }
+
+    /// Writes the access log entry of a response, and ties the response to its connection. While the process shuts down,
+    /// a response over HTTP/1 is the last one on its connection, so that the client sends its next request elsewhere. Over
+    /// HTTP/2, GOAWAY does this.
+    fn complete(
+        &self,
+        entry: Option<RequestInfo>,
+        mut response: Response<IsrBody>,
+        guard: ResponseGuard,
+    ) -> Response<TrackedBody> {
+        let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if self.drain.is_triggered() && self.client.http1_state.is_some() && !is_upgrade {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let (Some(log), Some(entry)) = (&self.gateway.access_log, entry) {
+            log.log(&entry, &mut response);
+        }
+        response.map(|body| TrackedBody { body, guard })
     }
 }
 
@@ -102,21 +126,26 @@ impl Service<Request<Incoming>> for ConnectionService {
         } else if is_complete {
             match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
                 Ok(response) => {
-                    return Either::Left(ready(Ok(logged(&self.gateway, entry, response, guard))));
+                    return Either::Left(ready(Ok(self.complete(entry, response, guard))));
                 }
                 Err(resolved) => drop(parts.extensions.insert(*resolved)),
             }
         }
-        let (gateway, client) = (self.gateway.clone(), self.client.clone());
+        let service = self.clone();
         Either::Right(Box::pin(async move {
-            let response = gateway.respond(&client, Request::from_parts(parts, body), checked).await;
-            Ok(logged(&gateway, entry, response, guard))
+            let request = Request::from_parts(parts, body);
+            let response = service.gateway.respond(&service.client, request, checked).await;
+            Ok(service.complete(entry, response, guard))
         }))
     }
 }
 
 impl FastPath for ConnectionService {
     fn get_fresh(&self, mut request: Parts) -> Option<RawResponse> {
+        // Responses in memory have no `Connection` header.
+        if self.drain.is_triggered() {
+            return None;
+        }
         let entry = self.log_entry(&request);
         let config = self.gateway.config.load();
         config.trusted_proxies.apply(&self.client, &mut request);
@@ -131,19 +160,6 @@ impl FastPath for ConnectionService {
         });
         served.map_err(|resolved| *self.resolved.lock() = Some(resolved)).ok()
     }
-}
-
-/// Writes the access log entry of a response, and ties the response to its connection.
-fn logged(
-    gateway: &Gateway,
-    entry: Option<RequestInfo>,
-    mut response: Response<IsrBody>,
-    guard: ResponseGuard,
-) -> Response<TrackedBody> {
-    if let (Some(log), Some(entry)) = (&gateway.access_log, entry) {
-        log.log(&entry, &mut response);
-    }
-    response.map(|body| TrackedBody { body, guard })
 }
 
 /// The body of a response on a client connection, which is busy until the body ends.

@@ -2,25 +2,37 @@
 
 use std::error::Error as StdError;
 use std::io;
-use std::sync::Arc;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Extensions, Response, StatusCode};
-use hyper_util::client::legacy::Error;
+use http::{Response, StatusCode};
+use rustix::io::Errno;
 
-use super::body::rejection_in;
+use super::body::{BodyError, rejection_in};
 use super::client::Client;
-use super::upstream_io::UpstreamState;
+use super::connection_queue::Busy;
+use super::origin_pool::SendError;
 use crate::log::ResponseReason;
 use crate::wire::Rejection;
+
+/// The codes of errors of this machine that have no `io::ErrorKind`: no file descriptor is free (`EMFILE` in this process,
+/// `ENFILE` on the machine), or no memory for a socket (`ENOBUFS`).
+const LOCAL_ERRORS: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS];
 
 /// Why the origin sent no response.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The request was not sent, because the origin is down.
     Down,
-    Unreachable(Error),
-    Broken(Error),
+    /// The request was not sent, because all connections to the origin are in use.
+    Busy(Busy),
+    Unreachable(BodyError),
+    /// The gateway itself cannot open a connection, which says nothing about the origin.
+    Local(BodyError),
+    Broken {
+        error: hyper::Error,
+        /// Whether the origin may have closed the connection before it saw the request.
+        may_have_closed_before: bool,
+    },
     Timeout,
     /// The origin switched protocols without an upgrade request of the client.
     UnrequestedUpgrade,
@@ -30,16 +42,22 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Classifies the error of a request that was sent for this client.
-    pub(crate) fn from_error(error: Error, client: Option<&Client>) -> Self {
-        if error.is_connect() {
-            Failure::Unreachable(error)
-        } else if has_cause(&error, hyper::Error::is_user) {
-            // The request body failed.
-            Failure::of_request(client, &error)
-        } else if has_cause(&error, |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut) {
-            Failure::Timeout
-        } else {
-            Failure::Broken(error)
+    pub(crate) fn from_error(error: SendError, client: Option<&Client>) -> Self {
+        match error {
+            SendError::Connect(error) if is_local(&*error) => Failure::Local(error),
+            SendError::Connect(error) => Failure::Unreachable(error),
+            SendError::Request { error, .. } if has_cause(&error, hyper::Error::is_user) => {
+                // The request body failed.
+                Failure::of_request(client, &error)
+            }
+            SendError::Request { error, .. }
+                if has_cause(&error, |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut) =>
+            {
+                Failure::Timeout
+            }
+            SendError::Request { error, may_have_closed_before } => {
+                Failure::Broken { error, may_have_closed_before }
+            }
         }
     }
 
@@ -51,29 +69,29 @@ impl Failure {
 
     /// Whether the origin may have closed the connection before it saw the request.
     pub(crate) fn may_have_closed_before_request(&self) -> bool {
-        let Failure::Broken(error) = self else { return false };
-        let mut extras = Extensions::new();
-        if let Some(connected) = error.connect_info() {
-            connected.get_extras(&mut extras);
-        }
-        extras.get::<Arc<UpstreamState>>().is_some_and(|state| state.may_have_closed_before_request())
+        matches!(self, Failure::Broken { may_have_closed_before: true, .. })
     }
 
     /// Logs the failure, and makes the response to the client.
     pub(crate) fn into_response(self) -> Response<String> {
         let rejection = self.rejection();
         match &self {
-            Failure::Unreachable(error) | Failure::Broken(error) => {
-                tracing::warn!(error = describe(error), "{}", rejection.text);
+            Failure::Unreachable(error) | Failure::Local(error) => {
+                tabletheory::warn_limited!(error = describe(&**error), "{}", rejection.text);
             }
-            Failure::Timeout | Failure::UnrequestedUpgrade => tracing::warn!("{}", rejection.text),
+            Failure::Broken { error, .. } => {
+                tabletheory::warn_limited!(error = describe(error), "{}", rejection.text)
+            }
+            Failure::Busy(_) | Failure::Timeout | Failure::UnrequestedUpgrade => {
+                tabletheory::warn_limited!("{}", rejection.text);
+            }
             Failure::Down | Failure::Request(_) => tracing::debug!("{}", rejection.text),
         }
         let mut response = local_response(rejection);
         if !matches!(self, Failure::UnrequestedUpgrade | Failure::Request(_)) {
             response.extensions_mut().insert(facetheory::OriginUnreachable);
         }
-        if matches!(self, Failure::Down) {
+        if matches!(self, Failure::Down | Failure::Busy(_) | Failure::Local(_)) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
@@ -84,7 +102,18 @@ impl Failure {
         let (status, text) = match self {
             Failure::Down => (StatusCode::SERVICE_UNAVAILABLE, "the origin is down; try again soon"),
             Failure::Unreachable(_) => (StatusCode::BAD_GATEWAY, "the origin is unreachable"),
-            Failure::Broken(_) => (StatusCode::BAD_GATEWAY, "the origin sent no valid response"),
+            Failure::Busy(Busy::QueueFull) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "too many requests wait for the origin; try again soon")
+            }
+            Failure::Busy(Busy::QueueTimeout) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no connection to the origin became free in time; try again soon",
+            ),
+            Failure::Local(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the gateway cannot open a connection to the origin; try again soon",
+            ),
+            Failure::Broken { .. } => (StatusCode::BAD_GATEWAY, "the origin sent no valid response"),
             Failure::UnrequestedUpgrade => {
                 (StatusCode::BAD_GATEWAY, "the origin switched protocols without an upgrade request")
             }
@@ -108,8 +137,19 @@ pub(crate) fn describe(error: &(dyn StdError + 'static)) -> String {
     causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-fn has_cause<E: StdError + 'static>(error: &Error, matches: impl Fn(&E) -> bool) -> bool {
+fn has_cause<E: StdError + 'static>(error: &(dyn StdError + 'static), matches: impl Fn(&E) -> bool) -> bool {
     causes(error).filter_map(|cause| cause.downcast_ref()).any(matches)
+}
+
+/// Whether a connection failed because this machine or this process has no resources or no permission for it.
+fn is_local(error: &(dyn StdError + 'static)) -> bool {
+    has_cause(error, |cause: &io::Error| {
+        let is_local_kind = matches!(
+            cause.kind(),
+            io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory | io::ErrorKind::PermissionDenied
+        );
+        is_local_kind || Errno::from_io_error(cause).is_some_and(|code| LOCAL_ERRORS.contains(&code))
+    })
 }
 
 /// A plain-text response that must not be cached.
@@ -124,4 +164,31 @@ pub(crate) fn local_response(Rejection { status, text }: Rejection) -> Response<
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_this_machine_says_nothing_about_the_origin() {
+        let of =
+            |error: Errno| Failure::from_error(SendError::Connect(Box::new(io::Error::from(error))), None);
+        for code in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOBUFS,
+            Errno::NOMEM,
+            Errno::ADDRNOTAVAIL,
+            Errno::PERM,
+            Errno::ACCESS,
+        ] {
+            assert!(matches!(of(code), Failure::Local(_)), "{code}");
+        }
+        for code in
+            [Errno::CONNREFUSED, Errno::TIMEDOUT, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::CONNRESET]
+        {
+            assert!(matches!(of(code), Failure::Unreachable(_)), "{code}");
+        }
+    }
 }

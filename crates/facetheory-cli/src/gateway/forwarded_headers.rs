@@ -238,6 +238,18 @@ impl TrustedProxies {
         }
     }
 
+    /// The address of the client: the last one that is not of a trusted proxy. `None` if the trusted proxies name none.
+    pub(crate) fn client_address(&self, client: &Client, headers: &HeaderMap) -> Option<IpAddr> {
+        let peer = client.address.ip();
+        if !self.contains(peer) {
+            return Some(peer);
+        }
+        let named: Vec<&str> = list(headers, X_FORWARDED_FOR).collect();
+        // An entry that is no address was written by a trusted proxy or below one: nothing before it can be believed.
+        let addresses = named.iter().rev().map_while(|name| name.parse::<IpAddr>().ok());
+        addresses.into_iter().find(|address| !self.contains(*address))
+    }
+
     /// The scheme that the client used, possibly to a trusted proxy.
     pub(crate) fn scheme(&self, client: &Client, headers: &HeaderMap) -> Scheme {
         if !self.contains(client.address.ip()) {
@@ -304,6 +316,21 @@ mod tests {
     #[test]
     fn every_header_that_clients_may_not_send_is_found() {
         assert!(NOT_FROM_CLIENTS.is_sorted());
+    }
+
+    #[test]
+    fn the_client_is_the_last_address_that_is_not_of_a_trusted_proxy() {
+        let trusted = trusting("10.0.0.0/8");
+        let of = |peer: &str, forwarded_for: &[&'static str]| {
+            let lines: Vec<_> = forwarded_for.iter().map(|line| ("x-forwarded-for", *line)).collect();
+            trusted.client_address(&client(peer), &headers(&lines)).map(|address| address.to_string())
+        };
+        let some = |address: &str| Some(address.to_owned());
+        assert_eq!(of("1.2.3.4:5", &["6.6.6.6"]), some("1.2.3.4"), "a client names itself as it likes");
+        assert_eq!(of("10.0.0.1:5", &["6.6.6.6, 1.2.3.4"]), some("1.2.3.4"));
+        assert_eq!(of("10.0.0.1:5", &["6.6.6.6", "1.2.3.4, 10.0.0.2"]), some("1.2.3.4"));
+        assert_eq!(of("10.0.0.1:5", &["1.2.3.4, unknown"]), None);
+        assert_eq!(of("10.0.0.1:5", &[]), None);
     }
 
     #[test]

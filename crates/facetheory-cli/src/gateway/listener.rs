@@ -1,20 +1,24 @@
 //! Accepts client connections: connection limit, TLS, protocol detection, graceful shutdown.
 
-use std::io::ErrorKind::{AddrInUse, ConnectionAborted, ConnectionRefused, ConnectionReset};
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, WouldBlock};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{self, Waker};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use http::uri::Scheme;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -24,6 +28,7 @@ use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::connection_service::ConnectionService;
 use super::serving_config::ServingConfig;
 use super::shutdown_signal::ShutdownSignal;
+use super::stopping::Stopping;
 use super::tls::Tls;
 use crate::wire::slow_client::{IdleTracker, track_h2_writes};
 use crate::wire::{self, DeadlineTicker, FastPathEnd, Protocol};
@@ -31,6 +36,8 @@ use crate::wire::{self, DeadlineTicker, FastPathEnd, Protocol};
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after the machine has run out of resources for another connection, such as file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The most connections that are accepted at the end, when the listener closes: as many as its backlog holds.
+const MAX_BACKLOG: usize = 1024;
 /// The number of concurrent requests on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
 /// The number of requests that a client may cancel before they are read, and of errors on one HTTP/2 connection: more is
@@ -80,12 +87,23 @@ impl Endpoint {
         let (permit, open) = (Arc::new(self.connections.acquire(None)?), TaskTracker::new());
         let (client_side, io) = tokio::io::duplex(LOCAL_BUFFER_BYTES);
         let client = Client { address, scheme, http1_state: None, permit: Arc::downgrade(&permit) };
-        let (drain, abort) = (ShutdownSignal::default(), ShutdownSignal::default());
-        let connection = Connection { endpoint: self.clone(), drain, abort, permit, token: open.token() };
+        let signals = Signals::default();
+        let connection = Connection { endpoint: self.clone(), signals, permit, token: open.token() };
         connection.spawn(connection.http1(io, client));
         open.close();
         Some((client_side, open))
     }
+}
+
+/// The signals that end connections, in this order.
+#[derive(Clone, Debug, Default)]
+struct Signals {
+    /// Triggered when the next response is to be the last one on a connection.
+    drain: ShutdownSignal,
+    /// Triggered when connections without a request are to be closed.
+    close_idle: ShutdownSignal,
+    /// Triggered when all connections are to end at once.
+    abort: ShutdownSignal,
 }
 
 /// A bound listener.
@@ -93,18 +111,18 @@ impl Endpoint {
 pub(crate) struct Listener {
     tcp: TcpListener,
     connections: TaskTracker,
+    signals: Signals,
 }
 
 impl Listener {
-    /// Binds an address. `option` is the command-line option that sets it.
-    pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<Self> {
-        let tcp = TcpListener::bind(address).await.map_err(|error| match error.kind() {
-            AddrInUse => anyhow!(
-                "{address} is in use by another program; choose another with {option}, such as 127.0.0.1:0"
-            ),
-            _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
-        })?;
-        Ok(Listener { tcp, connections: TaskTracker::new() })
+    /// A listener that accepts connections from this socket.
+    pub(crate) fn new(tcp: TcpListener) -> Self {
+        Listener { tcp, connections: TaskTracker::new(), signals: Signals::default() }
+    }
+
+    /// The socket, to be handed over to another process.
+    pub(crate) fn socket(&self) -> Result<OwnedFd> {
+        self.tcp.as_fd().try_clone_to_owned().context("cannot duplicate the socket of the listener")
     }
 
     /// The address that it listens on.
@@ -112,40 +130,40 @@ impl Listener {
         self.tcp.local_addr().context("cannot read the address of the listener")
     }
 
-    /// Accepts connections until `stop`; then waits until all are closed, or until `abort`. Returns false if connections
-    /// had to be aborted.
-    pub(crate) async fn run(
-        self,
-        endpoint: Endpoint,
-        stop: CancellationToken,
-        abort: CancellationToken,
-    ) -> bool {
-        let (drain_signal, abort_signal) = (ShutdownSignal::default(), ShutdownSignal::default());
-        while let Some(accepted) = stop.run_until_cancelled(self.tcp.accept()).await {
+    /// Accepts connections as long as [`Stopping`] says; then waits until all are closed, or until a shutdown is forced.
+    /// Returns false if connections had to be aborted.
+    pub(crate) async fn run(self, endpoint: Endpoint, stopping: Stopping) -> bool {
+        self.accept_until(&endpoint, stopping.accepts_no_more()).await;
+        let Listener { tcp, connections, signals } = self;
+        accept_backlog(tcp, |stream, address| begin(&endpoint, &connections, &signals, stream, address));
+        connections.close();
+        signals.drain.trigger();
+        tracing::info!("shutting down, connections still open: {}", endpoint.connections.open());
+        // Requests may be on their way on idle connections.
+        tokio::select! {
+            () = stopping.closes_idle() => {}
+            () = connections.wait() => {}
+        }
+        signals.close_idle.trigger();
+        let is_drained = stopping.forced.run_until_cancelled(connections.wait()).await.is_some();
+        signals.abort.trigger();
+        connections.wait().await;
+        is_drained
+    }
+
+    async fn accept_until(&self, endpoint: &Endpoint, end: impl Future<Output = ()>) {
+        let mut end = pin!(end);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut end => return,
+                accepted = self.tcp.accept() => accepted,
+            };
             match accepted {
                 Ok((stream, address)) => {
-                    // A trusted proxy connects for many clients, so the limit per address does not apply.
-                    let is_trusted = endpoint.gateway.is_trusted_proxy(address.ip());
-                    let counted = (!is_trusted).then_some(address.ip());
-                    let Some(permit) = endpoint.connections.acquire(counted) else {
-                        tracing::debug!(%address, "connection rejected: too many connections");
-                        continue;
-                    };
-                    let connection = Connection {
-                        endpoint: endpoint.clone(),
-                        drain: drain_signal.clone(),
-                        abort: abort_signal.clone(),
-                        permit: Arc::new(permit),
-                        token: self.connections.token(),
-                    };
-                    let abort = abort_signal.clone();
-                    tokio::spawn(async move {
-                        abort.run_until_triggered(pin!(connection.begin(stream, address))).await;
-                    });
+                    begin(endpoint, &self.connections, &self.signals, stream, address);
                 }
-                Err(error)
-                    if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) =>
-                {
+                Err(error) if is_closed_by_client(&error) => {
                     tracing::debug!(%error, "connection closed before it was accepted");
                 }
                 Err(error) => {
@@ -154,15 +172,58 @@ impl Listener {
                 }
             }
         }
-        drop(self.tcp);
-        drain_signal.trigger();
-        tracing::info!("shutting down, connections still open: {}", endpoint.connections.open());
-        self.connections.close();
-        let is_drained = abort.run_until_cancelled(self.connections.wait()).await.is_some();
-        abort_signal.trigger();
-        self.connections.wait().await;
-        is_drained
     }
+}
+
+/// Begins to serve a connection, unless there are too many.
+fn begin(
+    endpoint: &Endpoint,
+    connections: &TaskTracker,
+    signals: &Signals,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    // A trusted proxy connects for many clients, so the limit per address does not apply.
+    let is_trusted = endpoint.gateway.is_trusted_proxy(address.ip());
+    let counted = (!is_trusted).then_some(address.ip());
+    let Some(permit) = endpoint.connections.acquire(counted) else {
+        tracing::debug!(%address, "connection rejected: too many connections");
+        return;
+    };
+    let (endpoint, signals, token) = (endpoint.clone(), signals.clone(), connections.token());
+    let connection = Connection { endpoint, signals, permit: Arc::new(permit), token };
+    let abort = connection.signals.abort.clone();
+    tokio::spawn(async move {
+        abort.run_until_triggered(pin!(connection.begin(stream, address))).await;
+    });
+}
+
+/// Accepts the connections that wait in the backlog, and closes the socket: the kernel resets those that are still there
+/// when the last process closes it.
+fn accept_backlog(tcp: TcpListener, begin: impl Fn(TcpStream, SocketAddr)) {
+    let accepted = tcp.into_std().and_then(|tcp| {
+        // Accepted straight from the kernel: the runtime may not have been notified of the latest connections.
+        for _ in 0..MAX_BACKLOG {
+            match tcp.accept() {
+                Ok((stream, address)) => {
+                    stream.set_nonblocking(true)?;
+                    begin(TcpStream::from_std(stream)?, address);
+                }
+                Err(error) if is_closed_by_client(&error) => {}
+                Err(error) if error.kind() == WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    });
+    if let Err(error) = accepted {
+        tracing::warn!(%error, "cannot accept the connections that waited when the listener closed");
+    }
+}
+
+/// Whether a client has given up before its connection was accepted.
+fn is_closed_by_client(error: &io::Error) -> bool {
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// The socket of a client, with or without TLS.
@@ -174,10 +235,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static> ClientIo for IO {}
 #[derive(Debug)]
 struct Connection {
     endpoint: Endpoint,
-    /// Triggered when the connection is to end after the requests in progress.
-    drain: ShutdownSignal,
-    /// Triggered when the connection is to end at once.
-    abort: ShutdownSignal,
+    signals: Signals,
     permit: Arc<ConnectionPermit>,
     /// Counts the connection as open.
     token: TaskTrackerToken,
@@ -194,7 +252,7 @@ impl Connection {
         let Some(tls) = self.endpoint.tls.clone() else { return self.detect(stream, client).await };
         let handshake = pin!(tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)));
         // Shutdown does not wait for a client without a request.
-        let Some(handshake) = self.drain.run_until_triggered(handshake).await else { return };
+        let Some(handshake) = self.signals.close_idle.run_until_triggered(handshake).await else { return };
         match handshake {
             Ok(Ok(stream)) => {
                 let client = Client { scheme: Scheme::HTTPS, ..client };
@@ -213,7 +271,7 @@ impl Connection {
     async fn detect<IO: ClientIo>(&self, io: IO, client: Client) {
         let timeout = self.endpoint.gateway.config.load().timeouts.head;
         let detected = pin!(wire::detect_protocol(io, timeout));
-        match self.drain.run_until_triggered(detected).await {
+        match self.signals.close_idle.run_until_triggered(detected).await {
             Some(Ok((Protocol::Http1, io))) => self.spawn(self.http1(io, client)),
             Some(Ok((Protocol::Http2, io))) => self.spawn(self.http2(io, client)),
             Some(Err(error)) => tracing::debug!(%error, "connection closed before the first request"),
@@ -224,7 +282,7 @@ impl Connection {
     /// Serves in a task of its own: a connection is polled for every request, and the state that was needed to begin it
     /// would make that slower.
     fn spawn(&self, serving: impl Future<Output = hyper::Result<()>> + Send + 'static) {
-        let (abort, token) = (self.abort.clone(), self.token.clone());
+        let (abort, token) = (self.signals.abort.clone(), self.token.clone());
         tokio::spawn(async move {
             if let Some(Err(error)) = abort.run_until_triggered(pin!(serving)).await {
                 tracing::debug!(%error, "connection failed");
@@ -251,11 +309,11 @@ impl Connection {
             // With this setting, hyper allocates room for the headers of each request.
             builder.max_headers(limits.headers);
         }
-        let service = ConnectionService::new(gateway, client, IdleTracker::new(), self.permit.clone());
+        let Signals { drain, close_idle, .. } = self.signals.clone();
+        let service = ConnectionService::new(gateway, client, IdleTracker::new(), drain, self.permit.clone());
         stream.set_fast_path(Box::new(service.clone()));
-        let drain = self.drain.clone();
         async move {
-            let fast_path_end = drain.run_until_triggered(pin!(stream.serve_fast_path())).await;
+            let fast_path_end = close_idle.run_until_triggered(pin!(stream.serve_fast_path())).await;
             if let Some(Err(error)) = &fast_path_end {
                 tracing::debug!(%error, "connection failed");
             }
@@ -266,7 +324,7 @@ impl Connection {
             }
             let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
             let mut connection = pin!(connection);
-            if let Some(outcome) = drain.run_until_triggered(connection.as_mut()).await {
+            if let Some(outcome) = close_idle.run_until_triggered(connection.as_mut()).await {
                 return outcome;
             }
             connection.as_mut().graceful_shutdown();
@@ -279,9 +337,12 @@ impl Connection {
         io: IO,
         client: Client,
     ) -> impl Future<Output = hyper::Result<()>> + Send + use<IO> {
-        let (gateway, tracker) = (self.endpoint.gateway.clone(), IdleTracker::new());
+        let gateway = self.endpoint.gateway.clone();
         let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
-        let service = ConnectionService::new(gateway, Arc::new(client), tracker.clone(), self.permit.clone());
+        let tracker = IdleTracker::with_min_rate(timeouts.write);
+        let (drain, permit) = (self.signals.drain.clone(), self.permit.clone());
+        let service =
+            ConnectionService::new(gateway, Arc::new(client), tracker.clone(), drain.clone(), permit);
         // The tracker wraps the socket inside the batching, so it counts only bytes that the socket has taken.
         let (io, writer) = wire::batch_writes(track_h2_writes(io, tracker.clone()));
         let connection = http2::Builder::new(StreamExecutor)
@@ -292,7 +353,6 @@ impl Connection {
             .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
             .max_send_buf_size(STREAM_BUFFER_BYTES)
             .serve_connection(TokioIo::new(io), service);
-        let drain = self.drain.clone();
         async move {
             let mut connection = pin!(connection);
             loop {

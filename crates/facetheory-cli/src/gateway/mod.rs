@@ -7,6 +7,7 @@
 mod body;
 mod client;
 mod connection_limit;
+mod connection_queue;
 mod connection_service;
 mod failure;
 mod forwarded_headers;
@@ -15,8 +16,10 @@ mod http2_checks;
 mod informational;
 mod listener;
 mod origin;
+mod origin_pool;
 mod serving_config;
 mod shutdown_signal;
+mod stopping;
 mod tls;
 mod tunnel;
 mod upstream_io;
@@ -25,7 +28,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use facetheory::{IsrBody, IsrService};
+use facetheory::{ClientAddress, IsrBody, IsrService};
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
@@ -39,8 +42,9 @@ use client::{Client, ClientContext};
 pub(crate) use connection_limit::ConnectionLimit;
 pub(crate) use failure::{causes, describe, local_response};
 pub(crate) use listener::{Endpoint, Listener};
-pub(crate) use origin::{Origin, tls as client_tls};
+pub(crate) use origin::{Origin, OriginStatus, tls as client_tls};
 pub(crate) use serving_config::ServingConfig;
+pub(crate) use stopping::Stopping;
 pub(crate) use tls::Tls;
 pub(crate) use tunnel::Tunnels;
 
@@ -66,9 +70,9 @@ impl Gateway {
         self.config.load().service.clone()
     }
 
-    /// Whether the origin counts as down.
-    pub(crate) fn origin_is_down(&self) -> bool {
-        self.config.load().origin.is_down()
+    /// The state of the origin and of the connections to it.
+    pub(crate) fn origin_status(&self) -> OriginStatus {
+        self.config.load().origin.status()
     }
 
     /// Whether connections from this address come from a trusted proxy.
@@ -96,7 +100,7 @@ impl Gateway {
             return local_response(rejection::METHOD_NOT_SUPPORTED).map(IsrBody::from);
         }
         if http1_state.is_none() {
-            let timeout = self.config.load().body_limits.idle_timeout;
+            let timeout = self.config.load().body_limits.min_rate.grace;
             let checked = http2_checks::check_body(&mut request, timeout).await.and(checked);
             if let Err(rejection) = checked {
                 let mut response = local_response(rejection);
@@ -114,6 +118,9 @@ impl Gateway {
         let mut service = config.service.clone();
         let mut request = request.map(|body| RequestBody::of(body, config.body_limits));
         let informational = window.as_ref().map(InformationalWindow::sender);
+        if let Some(address) = config.trusted_proxies.client_address(client, request.headers()) {
+            request.extensions_mut().insert(ClientAddress(address));
+        }
         request.extensions_mut().insert(ClientContext { client: client.clone(), informational });
         match service.call(request).await {
             Ok(response) => response,

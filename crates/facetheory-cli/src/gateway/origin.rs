@@ -16,31 +16,25 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_rustls::ConfigBuilderExt as _;
-use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
-use super::body::{BodyLimits, LimitedBody, OriginBody, RequestBody};
+use super::body::{BodyLimits, LimitedBody, OriginBody, RequestBody, UploadBuffers};
 use super::client::{Client, ClientContext};
+use super::connection_queue::ConnectionQueue;
 use super::failure::{Failure, describe, local_response};
 use super::forwarded_headers::{self, TrustedProxies};
 use super::health::Health;
 use super::informational::InformationalForwarder;
+use super::origin_pool::{OriginPool, Reuse};
 use super::tunnel::Tunnels;
 use super::upstream_io::{Connector, UpstreamState};
 use crate::config::{self, Config};
-use crate::wire::Rejection;
+use crate::wire::{MinRate, Rejection};
 
-/// The number of unused connections to the origin that stay open.
-const MAX_IDLE_CONNECTIONS: usize = 256;
-/// The number of headers of a response.
-const MAX_HEADERS: usize = 200;
-/// The size of a response's headers.
-const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// The size of the socket's send buffer. With a larger one, an origin that reads slowly but steadily would run into the
 /// write timeout: the socket takes nothing more until a third of the buffer is free.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
@@ -56,18 +50,29 @@ pub(crate) struct Origin {
     shared: Arc<Shared>,
 }
 
+/// The state of the origin and of the connections to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OriginStatus {
+    /// Whether it counts as down.
+    pub(crate) is_down: bool,
+    /// The number of connections in use.
+    pub(crate) connections: usize,
+    /// The number of requests that wait for a connection.
+    pub(crate) waiting: usize,
+}
+
 #[derive(Debug)]
 struct Shared {
-    scheme: Scheme,
-    authority: Authority,
+    /// The `Host` of requests that have none.
+    host: HeaderValue,
     timeouts: config::Timeouts,
     body_limits: BodyLimits,
     trusted_proxies: TrustedProxies,
-    health: Health,
+    health: Arc<Health>,
     tunnels: Tunnels,
-    pool: Pool<Connector, RequestBody>,
-    /// For retries: its connections are never reused, so the origin cannot have closed one just before.
-    retry_pool: Pool<Connector, RequestBody>,
+    upload_buffers: UploadBuffers,
+    queue: ConnectionQueue,
+    pool: OriginPool,
 }
 
 impl Origin {
@@ -93,37 +98,33 @@ impl Origin {
             .enable_http1()
             .wrap_connector(http);
         let connector = Connector { https, connect_timeout: timeouts.connect, write_timeout: timeouts.idle };
-        let pool = |max_idle: usize| {
-            Pool::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .timer(TokioTimer::new())
-                .pool_idle_timeout(timeouts.keep_alive)
-                .pool_max_idle_per_host(max_idle)
-                .http1_max_headers(MAX_HEADERS)
-                .http1_max_buf_size(MAX_HEADER_BYTES)
-                .build(connector.clone())
-        };
-        let max_bytes = config.limits.origin_bytes;
+        let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build();
+        let uri = uri.context("the address of the origin is not a valid URL")?;
+        let limits = &config.limits;
+        let max_bytes = limits.origin_bytes;
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let (connections, max_waiting) = (size(limits.origin_connections), size(limits.origin_queue));
         let shared = Shared {
-            scheme,
-            authority,
+            host: host(address)?,
             timeouts: timeouts.clone(),
             body_limits: BodyLimits {
                 bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
-                idle_timeout: timeouts.idle,
+                min_rate: MinRate::none(timeouts.idle),
             },
             trusted_proxies,
-            health: Health::default(),
+            health: Arc::default(),
             tunnels,
-            pool: pool(MAX_IDLE_CONNECTIONS),
-            retry_pool: pool(0),
+            upload_buffers: UploadBuffers::new(size(limits.upload_buffers)),
+            queue: ConnectionQueue::new(connections, max_waiting, timeouts.origin_queue),
+            pool: OriginPool::new(connector, uri, timeouts.keep_alive),
         };
         Ok(Origin { shared: Arc::new(shared) })
     }
 
-    /// Whether it counts as down.
-    pub(crate) fn is_down(&self) -> bool {
-        self.shared.health.is_down()
+    /// Its state, for metrics.
+    pub(crate) fn status(&self) -> OriginStatus {
+        let Shared { health, queue, .. } = &*self.shared;
+        OriginStatus { is_down: health.is_down(), connections: queue.in_use(), waiting: queue.waiting() }
     }
 }
 
@@ -174,15 +175,12 @@ impl Shared {
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }
         let target = parts.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
-        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone());
-        parts.uri = uri.path_and_query(target).build().map_err(|_| Failure::Request(None))?;
+        parts.uri = Uri::from(target);
+        parts.headers.entry(HOST).or_insert_with(|| self.host.clone());
         parts.version = Version::HTTP_11;
         parts.extensions.clear();
-        // A body that is invalid from the beginning does not reach the origin.
-        body.begin().await.map_err(|error| Failure::of_request(client.as_deref(), &*error))?;
-        if !self.health.allows_request(Instant::now()) {
-            return Err(Failure::Down);
-        }
+        let received = body.receive_beginning(&self.upload_buffers).await;
+        received.map_err(|error| Failure::of_request(client.as_deref(), &*error))?;
         let deadline = self.timeouts.total.map(|total| Instant::now() + total);
         let response = self.send(parts, body, deadline).await?;
         let is_for_client = client.is_some();
@@ -202,12 +200,12 @@ impl Shared {
     ) -> Result<Response<Incoming>, Failure> {
         let may_retry = parts.method.is_safe() && body.is_end_stream();
         let retry = may_retry.then(|| (parts.clone(), body.client_context.clone()));
-        match (self.attempt(&self.pool, parts, body, deadline).await, retry) {
+        match (self.attempt(Reuse::Idle, parts, body, deadline).await, retry) {
             (Err(failure), Some((parts, context))) if failure.may_have_closed_before_request() => {
-                if let Failure::Broken(error) = failure {
+                if let Failure::Broken { error, .. } = failure {
                     tracing::debug!(error = describe(&error), "retrying over a new connection to the origin");
                 }
-                self.attempt(&self.retry_pool, parts, RequestBody::empty(context), deadline).await
+                self.attempt(Reuse::Never, parts, RequestBody::empty(context), deadline).await
             }
             (outcome, _) => outcome,
         }
@@ -215,11 +213,17 @@ impl Shared {
 
     async fn attempt(
         &self,
-        pool: &Pool<Connector, RequestBody>,
+        reuse: Reuse,
         parts: Parts,
         mut body: RequestBody,
         deadline: Option<Instant>,
     ) -> Result<Response<Incoming>, Failure> {
+        let begin = || self.health.begin(Instant::now()).ok_or(Failure::Down);
+        let mut attempt = begin()?;
+        let permit = self.queue.acquire(body.is_arriving()).await.map_err(Failure::Busy)?;
+        if self.health.is_outdated(attempt) {
+            attempt = begin()?;
+        }
         let (sent, context) = (body.sent(), body.client_context.clone());
         let mut request = Request::from_parts(parts, body);
         let informational = InformationalForwarder::install(&mut request);
@@ -232,16 +236,21 @@ impl Shared {
             }
         };
         let outcome = tokio::select! {
-            outcome = informational.forward_until(pool.request(request)) => {
+            outcome = informational.forward_until(self.pool.send(request, permit, reuse)) => {
                 let client = context.as_ref().map(|context| &*context.client);
                 outcome.map_err(|error| Failure::from_error(error, client))
             }
             () = timeout => Err(Failure::Timeout),
         };
         match &outcome {
-            Err(Failure::Unreachable(_)) => self.health.unreachable(Instant::now()),
-            Err(Failure::Request(_)) => {}
-            Ok(_) | Err(_) => self.health.reachable(),
+            Err(Failure::Unreachable(_)) => {
+                if self.health.unreachable(attempt, Instant::now()) {
+                    let (health, pool) = (Arc::downgrade(&self.health), self.pool.clone());
+                    tokio::spawn(async move { Health::probe(health, || pool.probe()).await });
+                }
+            }
+            Err(Failure::Request(_) | Failure::Local(_)) => {}
+            Ok(_) | Err(_) => self.health.reachable(attempt),
         }
         outcome
     }
@@ -281,6 +290,14 @@ impl Shared {
         let body = LimitedBody::new(body, self.body_limits, deadline);
         Ok(Response::from_parts(parts, OriginBody::Left(body)))
     }
+}
+
+/// The address of the origin as the value of `Host`, which leaves out the usual port.
+fn host(address: &config::Origin) -> Result<HeaderValue> {
+    let is_usual = address.port() == if address.tls { 443 } else { 80 };
+    let host = address.host().to_string();
+    let text = if is_usual { host } else { format!("{host}:{}", address.port()) };
+    HeaderValue::try_from(text).context("the address of the origin is not a valid `Host`")
 }
 
 /// Waits until the deadline, if there is one. Sets no timer if the future is ready.

@@ -11,7 +11,7 @@ use super::forwarded_headers::TrustedProxies;
 use super::origin::Origin;
 use super::tunnel::Tunnels;
 use crate::config::{self, Config};
-use crate::wire::{ClientTimeouts, RequestLimits};
+use crate::wire::{ClientTimeouts, MinRate, RequestLimits};
 
 /// The configuration of a [`Gateway`](super::Gateway), ready for use.
 #[derive(Debug)]
@@ -42,13 +42,18 @@ impl ServingConfig {
             untrusted_tenant_headers: names(config.tenant_headers.iter().map(String::as_str)),
         };
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let count = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let origin = Origin::new(origin, config, trusted_proxies.clone(), tunnels)?;
         let layer = IsrLayer::new(isr, config.routes()?)
             .strict()
             .max_page_bytes(limits.page_bytes)
             .fetch_timeout(timeouts.fetch())
-            .new_pages_per_second(u32::try_from(limits.new_pages_per_second).unwrap_or(u32::MAX))
-            .variants_per_page(size(limits.variants_per_page));
+            .new_pages_per_second(count(limits.new_pages_per_second))
+            .variants_per_page(size(limits.variants_per_page))
+            .forced_regenerations(
+                count(limits.forced_regenerations_per_page),
+                count(limits.forced_regenerations_per_address),
+            );
         let layer = if config.strip_tags { layer.strip_tags() } else { layer };
         let layer = match queue {
             Some(queue) => layer.regeneration_queue(queue),
@@ -60,7 +65,13 @@ impl ServingConfig {
             service: layer.layer(origin.clone()),
             origin,
             trusted_proxies,
-            body_limits: BodyLimits { bytes: body_bytes, idle_timeout: timeouts.client_body },
+            body_limits: BodyLimits {
+                bytes: body_bytes,
+                min_rate: MinRate {
+                    bytes_per_second: limits.client_bytes_per_second,
+                    grace: timeouts.client_body,
+                },
+            },
             limits: RequestLimits {
                 header_bytes: size(limits.header_bytes),
                 headers: size(limits.headers),
@@ -72,7 +83,10 @@ impl ServingConfig {
                 idle: timeouts.client_idle,
                 body: timeouts.client_body,
                 // One key for both: a client that reads nothing is idle too.
-                write: timeouts.client_idle,
+                write: MinRate {
+                    bytes_per_second: limits.client_bytes_per_second,
+                    grace: timeouts.client_idle,
+                },
             },
         })
     }

@@ -25,6 +25,10 @@ impl ShutdownSignal {
         self.token.cancel();
     }
 
+    pub(crate) fn is_triggered(&self) -> bool {
+        self.is_triggered.load(Ordering::Acquire)
+    }
+
     /// Waits for the signal.
     pub(crate) async fn triggered(&self) {
         self.token.cancelled().await;
@@ -39,7 +43,7 @@ impl ShutdownSignal {
             if let Poll::Ready(outcome) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(outcome));
             }
-            let is_quiet = is_registered && !self.is_triggered.load(Ordering::Acquire);
+            let is_quiet = is_registered && !self.is_triggered();
             is_registered = true;
             if is_quiet || triggered.as_mut().poll(context).is_pending() {
                 return Poll::Pending;

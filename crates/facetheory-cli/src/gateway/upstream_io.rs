@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
-use tower::Service;
+use tower::ServiceExt as _;
 
 use super::body::BodyError;
 
@@ -59,6 +59,11 @@ impl<IO> UpstreamIo<IO> {
         UpstreamIo { io, state: Arc::default(), write_timeout, stalled: None }
     }
 
+    /// The state of the connection.
+    pub(crate) fn state(&self) -> Arc<UpstreamState> {
+        self.state.clone()
+    }
+
     /// Applies the write timeout to the outcome of a write.
     fn check_write<T>(
         &mut self,
@@ -73,12 +78,6 @@ impl<IO> UpstreamIo<IO> {
         ready!(stalled.as_mut().poll(context));
         let text = "write timeout: the origin does not read the request";
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
-    }
-}
-
-impl<IO: Connection> Connection for UpstreamIo<IO> {
-    fn connected(&self) -> Connected {
-        self.io.connected().extra(self.state.clone())
     }
 }
 
@@ -138,23 +137,17 @@ pub(crate) struct Connector {
     pub(crate) write_timeout: Duration,
 }
 
-impl Service<Uri> for Connector {
-    type Response = TokioIo<UpstreamIo<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>>;
-    type Error = BodyError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BodyError>> + Send>>;
+/// A new connection to the origin.
+type Connected = UpstreamIo<TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        self.https.poll_ready(context)
-    }
-
-    fn call(&mut self, address: Uri) -> Self::Future {
-        let (timeout, write_timeout) = (self.connect_timeout, self.write_timeout);
-        let connecting = tokio::time::timeout(timeout, self.https.call(address));
-        Box::pin(async move {
-            let connected =
-                connecting.await.map_err(|_| format!("connecting took longer than {timeout:?}"))??;
-            Ok(TokioIo::new(UpstreamIo::new(TokioIo::new(connected), write_timeout)))
-        })
+impl Connector {
+    /// Connects to the server at this address, including the TLS handshake.
+    pub(crate) async fn connect(&self, address: Uri) -> Result<Connected, BodyError> {
+        let timeout = self.connect_timeout;
+        let connecting = tokio::time::timeout(timeout, self.https.clone().oneshot(address));
+        let connected =
+            connecting.await.map_err(|_| format!("connecting took longer than {timeout:?}"))??;
+        Ok(UpstreamIo::new(TokioIo::new(connected), self.write_timeout))
     }
 }
 

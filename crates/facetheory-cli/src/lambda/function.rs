@@ -74,8 +74,9 @@ impl Function {
             connections: ConnectionLimit::new(MAX_CONNECTIONS, MAX_CONNECTIONS),
             deadline_ticker: DeadlineTicker::new(),
         };
-        let interval = config.gc.interval.resolve(is_embedded(&config.store)?);
-        let gc = GcTask { pages, interval, grace: config.gc.grace, random: Arc::new(SystemRandom) };
+        let is_embedded = is_embedded(&config.store)?;
+        let (interval, grace) = (config.gc.interval.resolve(is_embedded), config.gc_grace(is_embedded));
+        let gc = GcTask { pages, interval, grace, random: Arc::new(SystemRandom) };
         let (invoke_mode, shutdown_timeout) = (config.lambda.invoke_mode, config.timeouts.shutdown);
         Ok(Function { api, endpoint, isr, gc, invoke_mode, shutdown_timeout, log })
     }

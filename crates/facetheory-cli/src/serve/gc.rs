@@ -89,7 +89,7 @@ impl GcTask {
         let mut options = GcOptions::default();
         (options.grace, options.batch, options.pause) = (self.grace, BATCH, PAUSE);
         let report = self.pages.gc(&options, |_| ControlFlow::Continue(())).await?;
-        let GcReport { rows, expired, objects, orphans, bytes, failed, .. } = report;
+        let GcReport { rows, expired, objects, orphans, bytes, incomplete, failed, .. } = report;
         if !report.finished {
             let first = report.failures.first().map_or("unknown error", String::as_str);
             return Err(format!("{failed} bodies could not be deleted; the first error: {first}").into());
@@ -100,6 +100,7 @@ impl GcTask {
             bodies = objects,
             deleted_bodies = orphans,
             deleted_bytes = bytes,
+            deleted_incomplete_files = incomplete,
             failed,
             duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             "garbage collection finished"

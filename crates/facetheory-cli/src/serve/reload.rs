@@ -20,6 +20,8 @@ pub(super) struct Reloadable {
     pub(super) tunnels: Tunnels,
     pub(super) is_logged: bool,
     pub(super) tls: Option<Arc<Tls>>,
+    /// Whether the current configuration is from a file with settings.
+    pub(super) has_settings: bool,
     /// The certificate files of the last valid configuration.
     pub(super) certificate: Option<config::Tls>,
     /// The current settings, for the admin API.
@@ -30,7 +32,14 @@ impl Reloadable {
     /// Applies new settings, and reads the certificate again. Requests in progress finish under the old rules. If the new
     /// configuration or certificate is invalid, the old one stays in use.
     pub(super) fn reload(&mut self, new: Result<Settings>) {
-        let serving = new.and_then(|new| Ok((self.serving_config(&new)?, new)));
+        let serving = new.and_then(|new| {
+            // A file that is being written, or was cut off by a full disk, must not remove all rules.
+            anyhow::ensure!(
+                new.config.has_settings || !self.has_settings,
+                "the configuration file is empty or missing; to run without one, restart the process"
+            );
+            Ok((self.serving_config(&new)?, new))
+        });
         match serving {
             Ok((serving, new)) => {
                 self.gateway.reload(serving);
@@ -38,6 +47,7 @@ impl Reloadable {
                 tracing::info!("configuration reloaded");
                 new.log_warnings();
                 self.settings.warn_about_restart(&new);
+                self.has_settings = new.config.has_settings;
                 self.certificate = new.config.tls.or(self.certificate.take());
             }
             Err(error) => {

@@ -16,8 +16,9 @@ const DEFAULT_PORT: u16 = 8080;
 pub(super) const DEFAULT_DATA: &str = "facetheory-data";
 
 /// Settings that a reload does not change.
-const NEEDS_RESTART: [&str; 11] = [
+const NEEDS_RESTART: [&str; 13] = [
     "listen",
+    "hand_over",
     "admin",
     "log",
     "log_sample",
@@ -25,6 +26,7 @@ const NEEDS_RESTART: [&str; 11] = [
     "gc",
     "timeouts.table",
     "timeouts.bodies",
+    "timeouts.lame_duck",
     "timeouts.shutdown",
     "limits.connections",
     "limits.connections_per_address",
@@ -36,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) origin: config::Origin,
     pub(crate) listen: SocketAddr,
+    /// `listen` is the default, not configured.
+    pub(crate) is_default_listen: bool,
 }
 
 impl Settings {
@@ -47,6 +51,7 @@ impl Settings {
             None => Config::default(),
         };
         arguments.store.override_in(&mut config.store);
+        config.hand_over = arguments.hand_over.clone().or(config.hand_over);
         if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
             config.tls = Some(config::Tls { certificate: certificate.clone(), key: key.clone() });
         }
@@ -68,13 +73,14 @@ impl Settings {
     /// Combines a configuration with the origin and the address of the command line.
     pub(crate) fn new(config: Config, origin: config::Origin, listen: Option<SocketAddr>) -> Result<Self> {
         let default = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
-        let listen = listen.or(config.listen).unwrap_or(default);
+        let configured = listen.or(config.listen);
+        let listen = configured.unwrap_or(default);
         anyhow::ensure!(
             !origin.is(listen),
             "the origin is the listen address {listen}: the gateway would send requests to itself; \
              choose another address with --listen"
         );
-        Ok(Settings { config, origin, listen })
+        Ok(Settings { config, origin, listen, is_default_listen: configured.is_none() })
     }
 
     /// Logs which of the new settings take effect only after a restart.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use facetheory::{Bodies, DynamoMetrics, Environment, Isr, IsrBuilder, PageStore, Pages};
-use tabletheory::{Address, DynamoSettings, DynamoTable, Table};
+use tabletheory::{Address, DynamoSettings, DynamoTable, SqliteSettings, Table};
 
 use super::settings::DEFAULT_DATA;
 use crate::config::{FeedChoice, Store, Timeouts};
@@ -42,14 +42,17 @@ impl StoreLocation {
 /// DynamoDB.
 pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilder> {
     let stores = Stores::of(store)?;
-    let opened = stores.open_table().await?;
+    let sqlite = SqliteSettings::default().on_corruption(store.on_corruption.into());
+    let opened = stores.open_table_with(sqlite).await?;
     if let Some(dynamo) = &opened.dynamo {
         table::verify_at_start(dynamo, timeouts.table).await?;
     }
     let pages = stores.pages(opened, store).await?;
+    let (for_pages, in_flight) = store.memory_parts();
     let mut builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
         .table_timeout(timeouts.table)
-        .memory(store.memory)
+        .memory(for_pages)
+        .memory_in_flight(in_flight)
         .metadata_max_age(store.metadata_max_age)
         .feed(store.feed.unwrap_or_else(|| FeedChoice::default_of(&stores.table)).into());
     if let Some(deployment) = &store.deployment {
@@ -109,10 +112,20 @@ impl Stores {
         }
     }
 
-    /// Opens the table. The requests to DynamoDB are counted in the metrics.
+    /// A directory of the file system that has the bodies, if they are in files.
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
+        self.bodies.strip_prefix("file:").map(PathBuf::from)
+    }
+
+    /// Opens the table for a command. A file that is damaged is left to the gateway.
     pub(crate) async fn open_table(&self) -> Result<OpenedTable> {
+        self.open_table_with(SqliteSettings::default()).await
+    }
+
+    /// Opens the table, with these settings if it is a SQLite file. The requests to DynamoDB are counted in the metrics.
+    async fn open_table_with(&self, sqlite: SqliteSettings) -> Result<OpenedTable> {
         let Address::Dynamodb(name) = &self.table else {
-            return Ok(OpenedTable { table: self.table.open().await?, dynamo: None });
+            return Ok(OpenedTable { table: self.table.open_with(sqlite).await?, dynamo: None });
         };
         let dynamo = DynamoTable::connect(name.as_str(), DynamoSettings::default()).await?;
         let dynamo = dynamo.with_observer(Arc::new(DynamoMetrics));

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
+use std::time::Duration;
 
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
 use super::informational::InformationalQueue;
 use super::rejection::{RejectedRequest, Rejection, is_substitute};
-use super::slow_client::TimeoutClock;
+use super::slow_client::{TimeoutClock, time_between};
 
 /// The state that a [`CheckedStream`](super::stream::CheckedStream) shares with the service of its connection.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct ConnectionState {
     expected: ExpectedSince,
     /// One more than the tick in which the socket first did not take a write, or 0 if it has taken one since.
     write_stalled: AtomicU32,
+    /// How long the socket may take nothing, in microseconds.
+    write_time_left: AtomicU64,
     /// How many requests hyper or the fast path was given.
     delivered: AtomicU32,
     /// How many of those have a complete response.
@@ -93,7 +96,9 @@ impl ConnectionState {
     /// The state of a new connection.
     pub(super) fn new(clock: TimeoutClock) -> Self {
         let now = clock.now();
+        let write_time_left = AtomicU64::new(micros(clock.timeouts.write.grace));
         ConnectionState {
+            write_time_left,
             clock,
             expected: ExpectedSince::new(Expected::Request, now),
             write_stalled: AtomicU32::new(0),
@@ -131,12 +136,25 @@ impl ConnectionState {
         }
     }
 
-    /// The socket took a write.
-    pub(super) fn write_resumed(&self) {
-        if self.write_stalled.load(Relaxed) != 0 {
-            self.quiet_since.store(self.clock.now(), Relaxed);
+    /// The socket took this many bytes.
+    pub(super) fn write_resumed(&self, bytes: u64) {
+        let (since, left, rate) =
+            (self.write_stalled.load(Relaxed), self.write_time_left(), &self.clock.timeouts.write);
+        if since == 0 && left == rate.grace {
+            return;
+        }
+        let mut waited = Duration::ZERO;
+        if since != 0 {
+            let now = self.clock.now();
+            waited = time_between(since.wrapping_sub(1), now);
+            self.quiet_since.store(now, Relaxed);
             self.write_stalled.store(0, Relaxed);
         }
+        self.write_time_left.store(micros(rate.time_left(left, waited, bytes)), Relaxed);
+    }
+
+    fn write_time_left(&self) -> Duration {
+        Duration::from_micros(self.write_time_left.load(Relaxed))
     }
 
     /// The part of a request that the client should have sent by now, if its timeout has passed.
@@ -153,10 +171,10 @@ impl ConnectionState {
         self.clock.is_past(since, timeout).then_some(expected)
     }
 
-    /// Whether the write timeout has passed: the client does not read its response.
+    /// Whether the write timeout has passed: the client does not read its response, or reads it too slowly.
     pub(super) fn is_write_overdue(&self) -> bool {
         let since = self.write_stalled.load(Relaxed);
-        since != 0 && self.clock.is_past(since.wrapping_sub(1), self.clock.timeouts.write)
+        since != 0 && self.clock.is_past(since.wrapping_sub(1), self.write_time_left())
     }
 
     /// A response is complete.
@@ -199,6 +217,10 @@ impl ConnectionState {
         self.informational.close();
         *self.waker.lock() = None;
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A request whose response is not complete. Dropping it completes the response.

@@ -34,5 +34,5 @@ pub(crate) use fast_path::{FastPath, RawResponse};
 pub(crate) use informational::{InformationalSender, InformationalWindow};
 pub(crate) use protocol_detection::{Protocol, detect_protocol};
 pub(crate) use rejection::{RejectedRequest, Rejection, RequestLimits};
-pub(crate) use slow_client::{ClientTimeouts, DeadlineTicker};
+pub(crate) use slow_client::{ClientTimeouts, DeadlineTicker, MinRate};
 pub(crate) use stream::FastPathEnd;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The number of rows.
-const ROWS: usize = 70;
+const ROWS: usize = 75;
 
 /// The source files of the tests.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     include_str!("framing.rs"),
     include_str!("stream.rs"),
     include_str!("host.rs"),
@@ -17,6 +17,7 @@ const SOURCES: [&str; 9] = [
     include_str!("cacheability.rs"),
     include_str!("resources.rs"),
     include_str!("file.rs"),
+    include_str!("memory.rs"),
 ];
 
 /// The names of all tests that belong to a row.

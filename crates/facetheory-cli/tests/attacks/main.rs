@@ -11,6 +11,7 @@ mod framing;
 mod host;
 mod http2;
 mod key;
+mod memory;
 mod resources;
 mod size;
 mod stream;

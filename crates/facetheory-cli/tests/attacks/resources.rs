@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tabletheory::{Clock as _, SystemClock, Timestamp};
+
 use crate::assertions::{PAGES, assert_not_cached};
 use crate::support::client::Connection;
 use crate::support::gateway::Gateway;
@@ -45,16 +47,22 @@ fn row_64_missing_headers_time_out() {
     assert_eq!(site.origin.byte_count(), 0);
 }
 
-/// With a pause after each byte, these take far longer than the timeout.
-const MORE_BYTES_THAN_TIME: usize = 1_000;
-
 #[test]
 fn row_64_slow_headers_time_out() {
-    let site = Site::start(&format!("{PAGES}{SHORT_TIMEOUTS}"));
-    let mut connection = site.gateway.connect();
-    connection.send("GET /row-64 HTTP/1.1\r\nHost: a\r\nX-A: ");
-    connection.trickle(vec![b'b'; MORE_BYTES_THAN_TIME]);
-    assert_timed_out(&mut connection);
+    const ATTACKERS: usize = 50;
+    // The header limit is the largest one, so that the timeout ends the request before.
+    let site = Site::start(&format!("{PAGES}{SHORT_TIMEOUTS}[limits]\nheader_bytes = \"1MiB\"\n"));
+    let slow: Vec<Connection> = (0..ATTACKERS)
+        .map(|_| {
+            let mut connection = site.gateway.connect();
+            connection.send("GET /row-64 HTTP/1.1\r\nHost: a\r\nX-A: ");
+            connection.trickle(vec![b'b']);
+            connection
+        })
+        .collect();
+    for mut connection in slow {
+        assert_timed_out(&mut connection);
+    }
     assert_eq!(site.origin.byte_count(), 0);
 }
 
@@ -189,6 +197,57 @@ fn an_unresponsive_body_store_times_out_as_configured() {
     assert_times_out("memory:", "s3://bucket/isr", "the object storage did not respond within 120ms");
 }
 
+/// The most regenerations that a limit per minute allowed since `start`, however long the requests took.
+fn allowed(limit: usize, start: Timestamp) -> usize {
+    let seconds = SystemClock.now().seconds() - start.seconds();
+    limit * (usize::try_from(seconds / 60).expect("a short time") + 1)
+}
+
+#[test]
+fn row_75_forced_regenerations_of_a_page_are_limited() {
+    const REQUESTS: usize = 100;
+    let site = Site::start("[routes]\n\"/**\" = { cache = \"origin\" }\n");
+    site.origin.script("/page", |_| ScriptedResponse::page(&["Cache-Control: max-age=36000"], "the page"));
+    assert_eq!(site.get("/page").state(), "miss");
+    let (start, mut limited) = (SystemClock.now(), 0);
+    for directive in ["no-cache", "max-age=0, min-fresh=100000"].into_iter().cycle().take(REQUESTS) {
+        let response = site.get_with("/page", &format!("Cache-Control: {directive}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (200, "the page"));
+        let status = response.header("cache-status").expect("a status").to_owned();
+        if status.contains("detail=page-regeneration-limit") {
+            assert_eq!(response.state(), "hit", "{status}");
+            limited += 1;
+        }
+    }
+    let renders = site.origin.requests_for("/page").len() - 1;
+    assert!((1..=allowed(10, start)).contains(&renders), "{renders} renders");
+    assert_eq!(renders + limited, REQUESTS);
+    let counted = site.gateway.metric("facetheory_regenerations_limited_total{limit=\"page\"}");
+    assert_eq!(counted, Some(limited as f64));
+}
+
+#[test]
+fn row_75_forced_regenerations_by_a_client_are_limited() {
+    const PAGES_OF_SITE: usize = 150;
+    let site = Site::start("[routes]\n\"/**\" = { cache = \"origin\" }\n");
+    let path = |page: usize| format!("/{page}");
+    for page in 0..PAGES_OF_SITE {
+        site.origin
+            .script(&path(page), |_| ScriptedResponse::page(&["Cache-Control: max-age=36000"], "a page"));
+        assert_eq!(site.get(&path(page)).state(), "miss");
+    }
+    let start = SystemClock.now();
+    for page in 0..PAGES_OF_SITE {
+        let response = site.get_with(&path(page), "Cache-Control: no-cache\r\n");
+        assert_eq!((response.status, response.text().as_str()), (200, "a page"));
+    }
+    let renders =
+        (0..PAGES_OF_SITE).map(|page| site.origin.requests_for(&path(page)).len() - 1).sum::<usize>();
+    assert!((1..=allowed(100, start)).contains(&renders), "{renders} renders");
+    let counted = site.gateway.metric("facetheory_regenerations_limited_total{limit=\"client\"}");
+    assert_eq!(counted.unwrap_or(0.0), (PAGES_OF_SITE - renders) as f64);
+}
+
 #[test]
 fn row_65_a_compression_bomb_is_not_decoded() {
     const EXPANDED: usize = 64 << 20;
@@ -239,7 +298,23 @@ fn broken_bodies() -> [(&'static str, ScriptedResponse); 5] {
 const SMALL: &str = "\n[limits]\npage_bytes = \"64KiB\"\norigin_bytes = \"256KiB\"\n";
 
 #[test]
-fn row_66_a_body_without_a_proper_end_is_limited_and_not_cached() {
+fn row_66_an_endless_body_is_not_cached_by_default() {
+    /// More than a page may have, and than all buffers hold.
+    const ENOUGH: usize = 20 << 20;
+    let mut site = Site::start(PAGES);
+    let endless = ScriptedResponse::raw("HTTP/1.1 200 OK\r\n\r\n").then_endlessly(vec![b'x'; 64 * 1024]);
+    site.origin.respond("/row-66-endless", endless);
+    for requests in 1..=2 {
+        let mut connection = site.gateway.connect();
+        connection.send(get("/row-66-endless", "Connection: close\r\n"));
+        assert_eq!(connection.bytes(ENOUGH).len(), ENOUGH, "it is passed through");
+        assert!(site.origin.requests_for("/row-66-endless").len() >= requests, "it was cached");
+    }
+    assert!(site.gateway.is_alive());
+}
+
+#[test]
+fn row_66_a_body_without_a_proper_end_is_cut_off_at_the_limit_and_not_cached() {
     /// Far more than the limits and all buffers.
     const HUGE: usize = 64 << 20;
     let mut site = Site::start(&format!("{PAGES}{SMALL}"));
@@ -422,7 +497,8 @@ fn a_trusted_proxy_may_open_more_connections_than_one_client() {
 fn a_paused_upload_is_allowed_and_an_origin_that_stops_reading_times_out() {
     /// More than all buffers, but little enough that the gateway reads the rest so that the client gets the response.
     const LARGE: usize = 20 << 20;
-    let hurried = "[timeouts]\nidle = \"1s\"\nclient_body = \"2m\"\n[limits]\nbody_bytes = \"100MiB\"\n";
+    let hurried = "[timeouts]\nidle = \"1s\"\nclient_body = \"2m\"\n\
+                   [limits]\nbody_bytes = \"100MiB\"\nupload_buffers = 0\n";
     let site = Site::start(&format!("{PAGES}\n{hurried}"));
     let mut resting = site.gateway.connect();
     resting.send(request("POST", "/pass/resting", "Content-Length: 10\r\n") + "first");

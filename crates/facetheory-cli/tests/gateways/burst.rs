@@ -50,10 +50,16 @@ impl Burst {
 
     /// Adds clients of a gateway, each with its own connection. Returns once all of them have sent their request.
     pub(crate) fn add_clients(&mut self, gateway: &Gateway, target: &str, clients: usize) {
+        self.add_clients_with(gateway, target, clients, "");
+    }
+
+    /// Adds clients that send these header lines, like [`add_clients`](Self::add_clients).
+    pub(crate) fn add_clients_with(&mut self, gateway: &Gateway, target: &str, clients: usize, lines: &str) {
         let before = self.clients.len();
         for _ in 0..clients {
-            let (address, target, sent) = (gateway.address, target.to_owned(), self.sent.clone());
-            self.clients.push(self.runtime.spawn(request(address, target, sent)));
+            let request = get(target, &format!("{lines}Connection: close\r\n"));
+            let (address, sent) = (gateway.address, self.sent.clone());
+            self.clients.push(self.runtime.spawn(exchange(address, request, sent)));
         }
         let all = before + clients;
         wait_for("all clients have sent their request", || {
@@ -81,10 +87,10 @@ impl Burst {
     }
 }
 
-async fn request(address: SocketAddr, target: String, sent: Arc<AtomicUsize>) -> ReceivedResponse {
+async fn exchange(address: SocketAddr, request: String, sent: Arc<AtomicUsize>) -> ReceivedResponse {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;
-        stream.write_all(get(&target, "Connection: close\r\n").as_bytes()).await?;
+        stream.write_all(request.as_bytes()).await?;
         sent.fetch_add(1, Ordering::SeqCst);
         let mut response = String::new();
         stream.read_to_string(&mut response).await?;

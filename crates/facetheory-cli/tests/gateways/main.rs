@@ -2,6 +2,8 @@
 
 mod burst;
 mod cost;
+mod crowd;
+mod denied_writes;
 mod failures;
 mod feed;
 mod invalidation;

@@ -1,7 +1,12 @@
 //! The age of a response: RFC 9111, sections 4.2.3 and 5.1.
 
+use std::time::UNIX_EPOCH;
+
+use tabletheory::{Clock as _, SystemClock};
+
 use crate::date::date;
 use crate::helpers::{age, assert_all_cached, assert_none_reused, numbered};
+use crate::support::client::Response;
 use crate::support::site::Site;
 use crate::support::wait_for;
 
@@ -116,12 +121,18 @@ fn rfc9111_5_1_of_several_ages_the_first_counts(site: &Site) {
 
 fn rfc9110_6_6_1_a_response_without_a_date_gets_the_date_of_its_arrival(site: &Site) {
     numbered(site, "/dateless", &["Cache-Control: max-age=3600"]);
-    let (first, second) = (site.get("/dateless"), site.get("/dateless"));
-    for response in [&first, &second] {
-        let reported = response.header("date").expect("a date");
-        assert!(httpdate::parse_http_date(reported).is_ok(), "{reported}");
-    }
-    assert_eq!(second.text(), "response 1");
+    let now = || SystemClock.now().seconds();
+    let before = now();
+    let first = site.get("/dateless");
+    let after = now();
+    let date_of = |response: &Response| response.header("date").expect("a date").to_owned();
+    let arrival = date_of(&first);
+    let time = httpdate::parse_http_date(&arrival).expect("an HTTP date");
+    let time = time.duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs();
+    assert!((before..=after).contains(&time.cast_signed()), "{arrival}");
+    wait_for("a later second", || (now() > after + 1).then_some(()));
+    let second = site.get("/dateless");
+    assert_eq!((second.text(), date_of(&second)), ("response 1".to_owned(), arrival));
 }
 
 fn rfc9110_6_6_1_the_date_of_a_response_is_not_changed(site: &Site) {

@@ -63,20 +63,25 @@ fn rfc9111_4_concurrent_clients_of_a_cacheable_page_share_one_request(site: &Sit
 }
 
 fn rfc9211_2_6_collapsed_requests_are_reported(site: &Site) {
-    let (gate, waiting) = gated(site, "/told", &["Cache-Control: max-age=3600"]);
-    let all = clients(site, "/told", |_| String::new());
-    wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
-    gate.open();
-    let responses = responses_of(all);
-    assert_eq!(responses.iter().filter(|response| cache_status(response, "stored").is_some()).count(), 1);
-    // A request that arrived after the response was cached is a hit; all others have waited.
-    for response in responses.iter().filter(|response| cache_status(response, "stored").is_none()) {
-        assert!(
-            cache_status(response, "hit").is_some() || cache_status(response, "collapsed").is_some(),
-            "{:?}",
-            response.headers
-        );
-    }
+    /// On a busy machine all other requests of a round may arrive after the response was cached.
+    const ROUNDS: usize = 20;
+    let collapsed_of = |round: usize| {
+        let path = format!("/told/{round}");
+        let (gate, waiting) = gated(site, &path, &["Cache-Control: max-age=3600"]);
+        let all = clients(site, &path, |_| String::new());
+        wait_for("a request reaches the origin", || (waiting.load(Ordering::Relaxed) > 0).then_some(()));
+        gate.open();
+        let responses = responses_of(all);
+        let has =
+            |name: &str| responses.iter().filter(|response| cache_status(response, name).is_some()).count();
+        // A request that arrived after the response was cached is a hit; all others have waited.
+        assert_eq!((has("stored"), has("hit") + has("collapsed")), (1, CLIENTS - 1));
+        assert!(responses.iter().all(|response| {
+            cache_status(response, "hit").is_none() || cache_status(response, "collapsed").is_none()
+        }));
+        has("collapsed")
+    };
+    assert!((0..ROUNDS).any(|round| collapsed_of(round) > 0), "no request was reported as collapsed");
 }
 
 fn rfc9111_4_a_private_response_is_not_shared_with_waiting_clients(site: &Site) {

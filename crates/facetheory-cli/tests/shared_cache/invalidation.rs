@@ -193,13 +193,16 @@ fn rfc9111_4_4_an_unsafe_method_invalidates_although_its_client_has_disconnected
 }
 
 fn rfc9111_4_4_an_incomplete_request_is_not_completed_when_its_client_disconnects(site: &Site) {
-    for (lines, half) in
-        [("Transfer-Encoding: chunked\r\n", "4\r\nhalf\r\n"), ("Content-Length: 8\r\n", "half")]
-    {
+    // More than the gateway receives before it calls the origin.
+    let half = "x".repeat(128 * 1024);
+    for (lines, half) in [
+        ("Transfer-Encoding: chunked\r\n", format!("{:x}\r\n{half}\r\n", half.len())),
+        (&*format!("Content-Length: {}\r\n", 2 * half.len()), half.clone()),
+    ] {
         cache_changeable(site, "/half", "200 OK", &[]);
         let bytes = site.origin.byte_count();
         let mut client = site.gateway.connect();
-        client.send(request("POST", "/half", lines) + half);
+        client.send(request("POST", "/half", lines) + &half);
         wait_for("half of the request reaches the origin", || {
             (site.origin.byte_count() > bytes + half.len()).then_some(())
         });

@@ -6,7 +6,7 @@ use crate::support::site::Site;
 
 on_each_store![
     rfc9110_14_2_a_range_is_served_from_a_complete_cached_response,
-    rfc9110_14_2_an_invalid_range_gets_the_complete_response,
+    rfc9110_14_2_several_or_invalid_ranges_get_the_complete_response,
     rfc9110_15_5_17_a_range_beyond_the_end_gets_a_416,
     rfc9110_13_1_5_a_matching_if_range_gets_the_range,
     rfc9110_13_1_5_another_if_range_gets_the_complete_response,
@@ -39,9 +39,20 @@ fn rfc9110_14_2_a_range_is_served_from_a_complete_cached_response(site: &Site) {
     assert_eq!(origin_requests(site, "/part"), 1);
 }
 
-fn rfc9110_14_2_an_invalid_range_gets_the_complete_response(site: &Site) {
+fn rfc9110_14_2_several_or_invalid_ranges_get_the_complete_response(site: &Site) {
     cache(site, "/none", &FRESH);
-    for range in ["bytes=4-2", "lines=1-2", "bytes=a-b", "bytes", ""] {
+    for range in [
+        "bytes=4-2",
+        "lines=1-2",
+        "bytes=a-b",
+        "bytes",
+        "",
+        "bytes=0-1,3-4",
+        "bytes=0-1, 3-4",
+        "bytes=0-0,-1",
+        "bytes=0-4,2-6",
+        "bytes=0-1,100-200",
+    ] {
         let response = site.get_with("/none", &format!("Range: {range}\r\n"));
         assert_eq!((response.status, response.text().as_str()), (200, "0123456789"), "{range}");
     }

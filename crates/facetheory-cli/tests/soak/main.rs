@@ -3,6 +3,7 @@
 //! `scripts/soak --minutes 10`, or `FACETHEORY_SOAK_SECONDS=600 cargo test -p facetheory-cli --test soak -- --nocapture`.
 
 mod client;
+mod crawler;
 mod dynamodb;
 mod memory;
 mod origin;
@@ -61,6 +62,9 @@ keep_alive = "1s"
 "/hard/**" = { isr = "1h", lease = "10s" }
 "#;
 
+/// Each test needs the whole machine.
+static ONE_AT_A_TIME: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
 /// Three gateways, two of which share stores, and their servers.
 struct Installation {
     gateways: Vec<Gateway>,
@@ -82,6 +86,7 @@ struct LeaseWatch {
 
 #[test]
 fn a_long_mixed_load_is_served_without_errors_or_leaks() {
+    let _alone = ONE_AT_A_TIME.lock();
     let seconds = std::env::var("FACETHEORY_SOAK_SECONDS").map_or(Ok(SECONDS), |text| text.parse());
     let time = Duration::from_secs(seconds.expect("FACETHEORY_SOAK_SECONDS is a number of seconds"));
     let mut installation = Installation::start();

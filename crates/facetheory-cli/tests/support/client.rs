@@ -57,11 +57,12 @@ impl Connection {
         }
     }
 
-    /// Sends these bytes one by one with pauses, in the background, until the server closes or none are left.
+    /// Sends these bytes one by one, again and again with pauses, in the background, until the server closes. It never ends before,
+    /// so that a timeout which starts again with each byte does not expire.
     pub(crate) fn trickle(&self, bytes: Vec<u8>) {
         let mut stream = self.stream.try_clone().expect("a socket");
         std::thread::spawn(move || {
-            for byte in bytes {
+            for byte in bytes.into_iter().cycle() {
                 if stream.write_all(&[byte]).is_err() {
                     return;
                 }

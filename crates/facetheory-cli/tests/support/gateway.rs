@@ -101,8 +101,25 @@ impl Gateway {
         started(Gateway::try_start_by(strace, directory, origin, config, arguments))
     }
 
+    /// Starts a gateway that can open this many files and connections.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub(crate) fn start_with_open_files(
+        limit: usize,
+        directory: &Path,
+        origin: SocketAddr,
+        config: &str,
+        arguments: &[&str],
+    ) -> Gateway {
+        let mut shell = Command::new("sh");
+        let limited = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &limited, env!("CARGO_BIN_EXE_facetheory")]);
+        started(Gateway::try_start_by(shell, directory, origin, config, arguments))
+    }
+
     /// Starts a gateway by a command, to which the arguments of the gateway are added.
-    fn try_start_by(
+    pub(crate) fn try_start_by(
         mut command: Command,
         directory: &Path,
         origin: SocketAddr,
@@ -112,7 +129,9 @@ impl Gateway {
         let file = directory.join("facetheory.toml");
         std::fs::write(&file, config).expect("the configuration is written");
         let mut child = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .arg("serve")
+            .args(if arguments.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] })
+            .args(if arguments.contains(&"--admin") { &[][..] } else { &["--admin", "127.0.0.1:0"] })
             .args(["--origin", &format!("http://{origin}")])
             .args([Path::new("--config"), &file])
             .args(if arguments.contains(&"--table") {
@@ -177,6 +196,11 @@ impl Gateway {
     /// Whether it is still running.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("a process").is_none()
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// The CPU time it has used, in clock ticks.
@@ -254,7 +278,8 @@ impl Gateway {
         self.signal("HUP");
     }
 
-    fn signal(&self, name: &str) {
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &pid]).status().expect("kill starts");
         assert!(sent.success(), "the gateway has exited");
@@ -264,8 +289,16 @@ impl Gateway {
     ///
     /// # Panics
     /// If it does not exit, or with an error.
-    pub(crate) fn shut_down(mut self) {
+    pub(crate) fn shut_down(self) {
         self.signal("TERM");
+        self.wait_for_exit();
+    }
+
+    /// Waits until it has exited.
+    ///
+    /// # Panics
+    /// If it does not exit, or with an error.
+    pub(crate) fn wait_for_exit(mut self) {
         let status = wait_for("the gateway exits", || self.child.try_wait().expect("a process"));
         assert!(status.success(), "the gateway exited with {status}: {}", self.log());
     }

@@ -89,6 +89,11 @@ impl Http2 {
         self.connection.send(frames.iter().flat_map(Frame::bytes).collect::<Vec<u8>>())
     }
 
+    /// Sends the bytes of this frame one by one, again and again with pauses, in the background.
+    pub(crate) fn trickle(&self, frame: &Frame) {
+        self.connection.trickle(frame.bytes());
+    }
+
     /// The next frame; `None` once the connection has closed. Acknowledges settings.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         let head = self.connection.bytes(9);

@@ -4,6 +4,7 @@
 pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod http2;
+pub(crate) mod memory_limit;
 pub(crate) mod origin;
 pub(crate) mod proxy;
 pub(crate) mod site;

@@ -12,8 +12,9 @@ pub(crate) const HOST: &str = "www.example.com";
 /// Arguments of a gateway with stores in memory, so that a test with many pages does not depend on the disk.
 pub(crate) const IN_MEMORY: [&str; 4] = ["--table", "memory:", "--bodies", "memory:"];
 
-/// Long timeouts, for tests that are not about slow stores or origins: on a busy machine these may pause for seconds.
-pub(crate) const LONG_TIMEOUTS: &str = "[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"5m\"\n";
+/// Long timeouts, for tests that are not about slow stores, origins or clients: on a busy machine these may pause for seconds.
+/// A test that expects a connection to be closed cannot pass because the connection was idle.
+pub(crate) const LONG_TIMEOUTS: &str = "[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"5m\"\nclient_headers = \"1h\"\nclient_idle = \"1h\"\n";
 
 /// Adds long timeouts to a configuration. If it has timeouts of its own, only those of the stores are added, unless it
 /// sets one of them.

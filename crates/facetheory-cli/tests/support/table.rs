@@ -17,6 +17,14 @@ const MAX_WRITES: usize = 100;
 
 /// The keys (`pk` and `sk`) of all rows of the gateway in this directory.
 pub(crate) fn rows(directory: &Path) -> Vec<(String, String)> {
+    let text = |item: &Item, name: &str| {
+        item.get(name).and_then(|value| value.as_str().map(str::to_owned)).expect("a key")
+    };
+    items(directory).iter().map(|item| (text(item, "pk"), text(item, "sk"))).collect()
+}
+
+/// All rows of the gateway in this directory.
+pub(crate) fn items(directory: &Path) -> Vec<Item> {
     let address = format!("sqlite:{}", data(directory).join("table.db").display());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -26,10 +34,7 @@ pub(crate) fn rows(directory: &Path) -> Vec<(String, String)> {
             page.next.is_none() && !page.items.is_empty(),
             "one page with all rows, and at least one row"
         );
-        let text = |item: &Item, name: &str| {
-            item.get(name).and_then(|value| value.as_str().map(str::to_owned)).expect("a key")
-        };
-        page.items.iter().map(|item| (text(item, "pk"), text(item, "sk"))).collect()
+        page.items
     })
 }
 

@@ -22,7 +22,7 @@ const TABLES: [&str; 10] = [
     "[timeouts]\nconnect = \"90s\"\ntotal = false",
     "[timeouts]\nidle = \"1d\"\nshutdown = \"0s\"",
     "[timeouts]\ntable = \"5s\"\nbodies = \"1ms\"",
-    "[gc]\ninterval = false\ngrace = \"1h\"",
+    "[gc]\ninterval = false\ngrace = \"1h\"\nreplaced = \"1h\"",
     "[limits]\nheaders = 7\nbody_bytes = 0",
     "[limits]\npage_bytes = 123456789\nconnections = 0x10",
 ];

@@ -122,7 +122,7 @@ fn a_rule_needs_an_interval_from_somewhere() {
 #[test]
 fn a_rule_becomes_a_policy() {
     let config = config(
-        r#""/a" = { isr = "1m", stale_while_revalidate = "1h", stale_if_error = false, negative_ttl = "5s", versions = 3, lease = "20s", render_timeout = "250ms", wait_timeout = "2s", early_refresh = true }
+        r#""/a" = { isr = "1m", stale_while_revalidate = "1h", stale_if_error = false, negative_ttl = "5s", versions = 3, retention = "2d", lease = "20s", render_timeout = "250ms", wait_timeout = "2s", early_refresh = true }
         "/b" = { isr = "1m", blocking = true }
         "/c" = { isr = "0s", stale_while_revalidate = false, early_refresh = 0.5, versions = 0 }"#,
     );
@@ -134,6 +134,10 @@ fn a_rule_becomes_a_policy() {
     assert_eq!(kept, (Some(Duration::from_secs(20)), Some(3), History::Versions));
     assert_eq!(a.stale_while_revalidate, Some(Duration::from_secs(3600)));
     assert_eq!(a.stale_if_error, Some(Duration::ZERO));
+    assert_eq!(
+        (a.retention, policy("/b").retention),
+        (Some(Duration::from_secs(2 * 86_400)), Some(Duration::from_secs(30 * 86_400)))
+    );
     assert_eq!((a.negative_ttl, a.wait), (Duration::from_secs(5), Duration::from_secs(2)));
     assert_eq!((a.render_timeout, a.early_refresh), (Duration::from_millis(250), Some(1.0)));
     assert_eq!((a.mode, policy("/b").mode, policy("/c").mode), (Mode::Swr, Mode::Blocking, Mode::Blocking));
@@ -229,6 +233,7 @@ fn errors_in_rules_are_reported() {
         ("{ isr = \"1m\", query = \"page\" }", "`query`: \"page\" is not allowed"),
         ("{ isr = \"1m\", early_refresh = -1 }", "`early_refresh`: -1 is not allowed"),
         ("{ isr = \"1m\", early_refresh = nan }", "`early_refresh`: nan is not allowed"),
+        ("{ isr = \"1m\", retention = \"91d\" }", "`retention`: \"91d\" is too long; the maximum is 90d"),
         (
             "{ isr = \"1m\", versions = -1 }",
             "`versions`: -1 is not allowed; write a whole number from 0 to 10000",

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use super::ConnectionService;
 use crate::config::Config;
 use crate::gateway::client::Client;
+use crate::gateway::shutdown_signal::ShutdownSignal;
 use crate::gateway::{ConnectionLimit, Gateway, ServingConfig, Tunnels};
 use crate::wire::slow_client::IdleTracker;
 use crate::wire::{ClientTimeouts, DeadlineTicker, FastPathEnd, RequestLimits};
@@ -25,7 +26,7 @@ const CONFIG: &str =
 const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
 
 /// Responds to every request with the same page.
-async fn start_origin() -> SocketAddr {
+pub(crate) async fn start_origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -45,7 +46,7 @@ async fn start_origin() -> SocketAddr {
     address
 }
 
-async fn start_gateway(origin: SocketAddr) -> (Arc<Gateway>, Isr) {
+pub(crate) async fn start_gateway(origin: SocketAddr) -> (Arc<Gateway>, Isr) {
     let table = MemoryTable::with_clock(Arc::new(ManualClock::at(NOW)));
     let isr = Isr::new(Pages::new(PageStore::new(Arc::new(table)), Bodies::memory()));
     let config = Config::parse(CONFIG).expect("a configuration");
@@ -67,8 +68,8 @@ async fn exchange(gateway: &Arc<Gateway>, request: &str, with_fast_path: bool) -
         permit: Weak::new(),
     };
     let permit = ConnectionLimit::new(1, 1).acquire(None).expect("a permit");
-    let service =
-        ConnectionService::new(gateway.clone(), Arc::new(peer), IdleTracker::new(), Arc::new(permit));
+    let (tracker, drain) = (IdleTracker::new(), ShutdownSignal::default());
+    let service = ConnectionService::new(gateway.clone(), Arc::new(peer), tracker, drain, Arc::new(permit));
     client.write_all(request.as_bytes()).await.expect("room");
     client.shutdown().await.expect("the end of the requests");
     let mut needs_hyper = true;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::MinRate;
 use crate::wire::connection_state::ConnectionState;
 use crate::wire::rejection::RequestLimits;
 use crate::wire::stream::CheckedStream;
@@ -116,8 +117,8 @@ pub(crate) struct ClientTimeouts {
     pub(crate) idle: Duration,
     /// For more of a request body, from the last byte that arrived on.
     pub(crate) body: Duration,
-    /// For the client to read more of a response, from the last time it read some on: the limit on slow readers.
-    pub(crate) write: Duration,
+    /// For the client to read more of a response: the limit on slow readers.
+    pub(crate) write: MinRate,
 }
 
 /// The timeouts of a connection, and the clock that measures them in ticks.
@@ -138,6 +139,11 @@ impl TimeoutClock {
     pub(in crate::wire) fn is_past(&self, since: u32, timeout: Duration) -> bool {
         self.now().wrapping_sub(since).checked_sub(1).is_some_and(|ticks| TICK * ticks >= timeout)
     }
+}
+
+/// The time between two ticks, of which the first does not count, as in [`TimeoutClock::is_past`].
+pub(in crate::wire) fn time_between(since: u32, now: u32) -> Duration {
+    TICK * now.wrapping_sub(since).saturating_sub(1)
 }
 
 /// A duration in ticks, rounded up.

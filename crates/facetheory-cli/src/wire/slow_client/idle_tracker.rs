@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use tokio_util::io::InspectWriter;
 
-use super::ClientTimeouts;
+use super::{ClientTimeouts, MinRate};
 
 /// A slow client may leave a response unread for this many write timeouts while other responses make progress. An unread
 /// response holds a connection to the origin.
@@ -26,6 +27,18 @@ pub(crate) struct IdleTracker {
     last_activity: AtomicU64,
     /// When the client last read something, in milliseconds since the start.
     last_read: AtomicU64,
+    /// The rate at which the client reads all responses together.
+    rate: Mutex<ReadRate>,
+}
+
+/// How far a client is behind the minimum rate.
+#[derive(Debug)]
+struct ReadRate {
+    min: MinRate,
+    /// How much longer the client may read nothing.
+    time_left: Duration,
+    /// The time until which the client's pauses are counted, since the start.
+    counted_until: Duration,
 }
 
 /// A response in progress.
@@ -36,8 +49,15 @@ pub(crate) struct TrackedResponse {
 }
 
 impl IdleTracker {
+    /// A tracker without a minimum rate.
     pub(crate) fn new() -> Arc<Self> {
+        IdleTracker::with_min_rate(MinRate::none(Duration::MAX))
+    }
+
+    pub(crate) fn with_min_rate(min: MinRate) -> Arc<Self> {
+        let rate = ReadRate { min, time_left: min.grace, counted_until: Duration::ZERO };
         Arc::new(IdleTracker {
+            rate: Mutex::new(rate),
             start: Instant::now(),
             responses: AtomicUsize::new(0),
             unread: AtomicUsize::new(0),
@@ -48,6 +68,7 @@ impl IdleTracker {
 
     /// Counts a response until the returned value is dropped.
     pub(crate) fn begin_response(self: &Arc<Self>) -> TrackedResponse {
+        self.count_read(0);
         self.responses.fetch_add(1, Relaxed);
         self.touch();
         TrackedResponse { tracker: self.clone(), is_unread: AtomicBool::new(false) }
@@ -55,7 +76,28 @@ impl IdleTracker {
 
     /// Whether the connection is to be closed: it is idle, or its client is too slow.
     pub(crate) fn is_overdue(&self, timeouts: &ClientTimeouts) -> bool {
-        self.is_idle(timeouts.idle) || self.client_is_slow(timeouts.write)
+        self.is_idle(timeouts.idle)
+            || self.client_is_slow(timeouts.write.grace)
+            || self.count_read(0).is_zero()
+    }
+
+    /// Counts the time until now, and then bytes that the client has read. Returns how much longer it may read nothing. Only
+    /// time in which a response waits for the client counts: in full if all do, and else as [`MAX_WRITE_TIMEOUTS`] says.
+    fn count_read(&self, bytes: u64) -> Duration {
+        let mut rate = self.rate.lock();
+        let now = self.start.elapsed();
+        let passed = now.saturating_sub(std::mem::replace(&mut rate.counted_until, now));
+        let waited = match self.unread.load(Relaxed) {
+            0 => Duration::ZERO,
+            unread if unread == self.responses.load(Relaxed) => passed,
+            _ => passed / MAX_WRITE_TIMEOUTS,
+        };
+        rate.time_left = match rate.min.bytes_per_second {
+            // `client_is_slow` limits the pauses.
+            0 => Duration::MAX,
+            _ => rate.min.time_left(rate.time_left, waited, bytes),
+        };
+        rate.time_left
     }
 
     /// Whether there has been no response for so long.
@@ -87,7 +129,8 @@ impl IdleTracker {
     }
 
     /// The client reads something.
-    fn client_reads(&self) {
+    fn client_reads(&self, bytes: u64) {
+        self.count_read(bytes);
         let now = self.now();
         self.last_activity.store(now, Relaxed);
         self.last_read.store(now, Relaxed);
@@ -106,7 +149,7 @@ impl TrackedResponse {
     /// The body was polled, so the client has read everything before. If the body was ready, with data or its end, the
     /// client has yet to read that; if not, the origin has yet to send something.
     pub(crate) fn polled(&self, is_ready: bool) {
-        self.tracker.client_reads();
+        self.tracker.client_reads(0);
         self.set_unread(is_ready);
     }
 
@@ -121,6 +164,7 @@ impl TrackedResponse {
 
 impl Drop for TrackedResponse {
     fn drop(&mut self) {
+        self.tracker.count_read(0);
         self.tracker.touch();
         self.set_unread(false);
         self.tracker.responses.fetch_sub(1, Relaxed);
@@ -135,8 +179,9 @@ pub(crate) fn track_h2_writes<IO: AsyncWrite>(
 ) -> InspectWriter<IO, impl FnMut(&[u8]) + Send> {
     let mut frames = H2Frames::default();
     InspectWriter::new(io, move |bytes: &[u8]| {
-        if frames.contain_data(bytes) {
-            tracker.client_reads();
+        let data = frames.data_in(bytes);
+        if data > 0 {
+            tracker.client_reads(data as u64);
         }
     })
 }
@@ -157,9 +202,9 @@ struct H2Frames {
 }
 
 impl H2Frames {
-    /// Moves on by these bytes. Returns whether any of them is body data.
-    fn contain_data(&mut self, mut bytes: &[u8]) -> bool {
-        let mut is_data = false;
+    /// Moves on by these bytes. Returns how many of them are body data.
+    fn data_in(&mut self, mut bytes: &[u8]) -> usize {
+        let mut data = 0;
         while !bytes.is_empty() {
             let wanted =
                 if self.begun < FRAME_HEADER_BYTES { FRAME_HEADER_BYTES - self.begun } else { self.left };
@@ -171,14 +216,14 @@ impl H2Frames {
                 let [high, middle, low, ..] = self.head;
                 self.left = u32::from_be_bytes([0, high, middle, low]) as usize;
             } else {
-                is_data |= self.head[3] == DATA;
+                data += if self.head[3] == DATA { here.len() } else { 0 };
                 self.left -= here.len();
             }
             if self.begun == FRAME_HEADER_BYTES && self.left == 0 {
                 self.begun = 0;
             }
         }
-        is_data
+        data
     }
 }
 
@@ -187,7 +232,8 @@ mod tests {
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(10);
-    const TIMEOUTS: ClientTimeouts = ClientTimeouts { head: LIMIT, idle: LIMIT, body: LIMIT, write: LIMIT };
+    const TIMEOUTS: ClientTimeouts =
+        ClientTimeouts { head: LIMIT, idle: LIMIT, body: LIMIT, write: MinRate::none(LIMIT) };
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_responses_is_idle_and_one_that_waits_for_the_origin_is_not() {
@@ -246,6 +292,23 @@ mod tests {
         assert!(tracker.is_overdue(&TIMEOUTS));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_too_slowly_is_noticed_and_one_that_waits_for_the_origin_is_not() {
+        let second = Duration::from_secs(1);
+        let min = MinRate { bytes_per_second: 1000, grace: LIMIT };
+        let timeouts = ClientTimeouts { write: min, ..TIMEOUTS };
+        for (bytes, is_unread, is_overdue) in [(1000, true, false), (500, true, true), (1, false, false)] {
+            let tracker = IdleTracker::with_min_rate(min);
+            let response = tracker.begin_response();
+            response.polled(is_unread);
+            for _ in 0..30 {
+                tokio::time::advance(second).await;
+                tracker.client_reads(bytes);
+            }
+            assert_eq!(tracker.is_overdue(&timeouts), is_overdue, "{bytes} bytes a second, {is_unread}");
+        }
+    }
+
     const PING: u8 = 6;
 
     fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
@@ -268,10 +331,10 @@ mod tests {
         for step in 1..=written.len() {
             let mut frames = H2Frames::default();
             for (index, piece) in written.chunks(step).enumerate() {
-                let mut positions = (index * step..).take(piece.len());
+                let positions = (index * step..).take(piece.len());
                 assert_eq!(
-                    frames.contain_data(piece),
-                    positions.any(is_data),
+                    frames.data_in(piece),
+                    positions.filter(|at| is_data(*at)).count(),
                     "piece {index} of {step} bytes"
                 );
             }

@@ -10,6 +10,10 @@
 //! | slow reader | [`ClientTimeouts::write`] (`client_idle`) | write timeout, by [`TimedIo`] | write timeout, by [`IdleTracker`] |
 //! | idle connection | [`ClientTimeouts::idle`] (`client_idle`) | closed, by [`RequestReader`](super::request_reader::RequestReader) | closed, by [`IdleTracker`] |
 //!
+//! Slow request bodies and slow readers have a minimum rate besides: [`MinRate`] (`client_bytes_per_second`) says how bytes
+//! prolong the timeout. It applies to request bodies of both protocols in `gateway/body.rs`, and to responses where the timeouts
+//! above do. An HTTP/2 connection has one rate for all its responses.
+//!
 //! HTTP/1 connections have no timers of their own: one [`DeadlineTicker`] wakes those whose deadline has passed. An HTTP/2
 //! connection is checked twice per idle timeout, so it may be idle for up to one and a half timeouts.
 //!
@@ -25,10 +29,12 @@
 
 mod deadline_ticker;
 mod idle_tracker;
+mod min_rate;
 mod write_timeout;
 
-pub(super) use deadline_ticker::{RegisteredConnection, TimeoutClock};
+pub(super) use deadline_ticker::{RegisteredConnection, TimeoutClock, time_between};
 pub(super) use write_timeout::TimedIo;
 
 pub(crate) use deadline_ticker::{ClientTimeouts, DeadlineTicker};
 pub(crate) use idle_tracker::{IdleTracker, TrackedResponse, track_h2_writes};
+pub(crate) use min_rate::MinRate;

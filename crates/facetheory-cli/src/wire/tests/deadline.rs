@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::super::{ClientTimeouts, RequestLimits};
+use super::super::{ClientTimeouts, MinRate, RequestLimits};
 use super::server::Server;
 
 const TIMEOUTS: ClientTimeouts = ClientTimeouts {
     head: Duration::from_secs(10),
     idle: Duration::from_secs(60),
     body: Duration::from_secs(20),
-    write: Duration::from_secs(30),
+    write: MinRate::none(Duration::from_secs(30)),
 };
 
 /// A server with a running clock.
@@ -101,12 +101,32 @@ async fn row_64_a_client_that_does_not_read_is_disconnected() {
     let mut server = server(100);
     server.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
     for _ in 0..5 {
-        sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
+        sleep(TIMEOUTS.write.grace - Duration::from_secs(1)).await;
         server.client.read_exact(&mut [0; 10]).await.expect("more of the response");
     }
     let start = Instant::now();
     server.connection.await.expect("no panic").expect_err("a write timeout");
-    assert!(is_about(start.elapsed(), TIMEOUTS.write), "{:?}", start.elapsed());
+    assert!(is_about(start.elapsed(), TIMEOUTS.write.grace), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_always_reads_too_slowly_is_disconnected() {
+    let second = Duration::from_secs(1);
+    // Ten bytes are read each second.
+    for (bytes_per_second, is_disconnected) in [(1, false), (10, false), (100, true)] {
+        let timeouts = ClientTimeouts { write: MinRate { bytes_per_second, ..TIMEOUTS.write }, ..TIMEOUTS };
+        let mut server = Server::with(100, RequestLimits::default(), &timeouts);
+        let ticker = server.ticker.clone();
+        tokio::spawn(async move { ticker.run().await });
+        server.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        for _ in 0..200 {
+            sleep(second).await;
+            if server.client.read_exact(&mut [0; 10]).await.is_err() {
+                break;
+            }
+        }
+        assert_eq!(server.connection.is_finished(), is_disconnected, "{bytes_per_second} bytes a second");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +136,7 @@ async fn a_client_that_still_reads_its_response_is_not_idle() {
     let ticker = server.ticker.clone();
     tokio::spawn(async move { ticker.run().await });
     server.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    sleep(TIMEOUTS.write - Duration::from_secs(1)).await;
+    sleep(TIMEOUTS.write.grace - Duration::from_secs(1)).await;
     let response = server.until(&"x".repeat(10_000)).await;
     assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     assert_closed_after(&mut server, timeouts.idle).await;
@@ -177,6 +197,6 @@ async fn a_tunnel_has_no_write_timeout() {
     server.until("first").await;
     let more = "x".repeat(ROOM * 2);
     server.send(&more).await;
-    sleep(TIMEOUTS.write * 10).await;
+    sleep(TIMEOUTS.write.grace * 10).await;
     server.until(&more).await;
 }

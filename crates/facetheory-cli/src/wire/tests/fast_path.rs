@@ -10,7 +10,7 @@ use http::request::Parts;
 use proptest::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 
-use super::super::{ClientTimeouts, DeadlineTicker, FastPath, RawResponse, RequestLimits};
+use super::super::{ClientTimeouts, DeadlineTicker, FastPath, MinRate, RawResponse, RequestLimits};
 use super::server::{Requests, Server};
 
 /// A fast path with a short page and a long one.
@@ -217,7 +217,8 @@ async fn fresh_pages_are_served_without_the_service_and_all_else_by_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_a_fast_path_response_is_disconnected() {
-    let timeouts = ClientTimeouts { write: Duration::from_secs(30), ..ClientTimeouts::default() };
+    let timeouts =
+        ClientTimeouts { write: MinRate::none(Duration::from_secs(30)), ..ClientTimeouts::default() };
     let server = server(100, &timeouts);
     let ticker = server.ticker.clone();
     tokio::spawn(async move { ticker.run().await });
@@ -226,7 +227,7 @@ async fn a_client_that_does_not_read_a_fast_path_response_is_disconnected() {
     let start = tokio::time::Instant::now();
     // The fast path ends the connection before hyper is involved.
     server.connection.await.expect("no panic").expect("a clean end");
-    let limit = timeouts.write;
+    let limit = timeouts.write.grace;
     assert!((limit..limit + Duration::from_secs(1)).contains(&start.elapsed()), "{:?}", start.elapsed());
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::rejection::RequestLimits;
 use super::scanner::{Next, Scanner};
-use super::slow_client::ClientTimeouts;
+use super::slow_client::{ClientTimeouts, MinRate};
 
 impl Default for RequestLimits {
     fn default() -> Self {
@@ -25,7 +25,12 @@ impl Default for RequestLimits {
 impl Default for ClientTimeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        ClientTimeouts { head: seconds(15), idle: seconds(60), body: seconds(30), write: seconds(30) }
+        ClientTimeouts {
+            head: seconds(15),
+            idle: seconds(60),
+            body: seconds(30),
+            write: MinRate::none(seconds(30)),
+        }
     }
 }
 
