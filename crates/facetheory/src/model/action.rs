@@ -2,12 +2,15 @@
 
 use std::fmt;
 
+use super::budget::Event;
 use super::invariant::{self, Violation};
 use super::network::Response;
 use super::operator::COLLECTOR;
 use super::protocol::{self, CLOCK_STEP, InvalidationKind, Request};
 use super::scope::Recipe;
-use super::state::{BODIES, Budget, OLD, Operator, Past, Phase, SERVED, Set, State, UNDER_WAY, Writer};
+use super::state::{
+    BODIES, Clock, OLD, Objects, Operator, Past, Phase, SERVED, Set, State, UNDER_WAY, Writer,
+};
 use super::table::{LOCK, META, Rows, TAG, World, version_place};
 use crate::protocol::row::{Meta, Version};
 
@@ -141,9 +144,9 @@ impl Steps<'_> {
             Phase::Granted => {
                 self.add(Action::LookupAgain(index), |world, state| Some(world.lookup_again(state, index)));
             }
-            Phase::Rendering => {
+            Phase::Rendering { refreshed } => {
                 self.add(Action::Finish(index), |world, state| Some(world.finish(state, index)));
-                if self.world.scope.refreshes && !writer.refreshed {
+                if self.world.scope.refreshes && !refreshed {
                     self.add(Action::Refresh(index), |world, state| {
                         world.refresh(state, index);
                         Some(None)
@@ -156,9 +159,9 @@ impl Steps<'_> {
             }),
             _ => {}
         }
-        if writer.phase != Phase::Idle && self.from.left.crashes > 0 {
+        if writer.phase != Phase::Idle && self.from.left.has(Event::Crash) {
             self.try_add(Action::Crash(index), |_, state| {
-                state.left.crashes -= 1;
+                state.left.take(Event::Crash);
                 state.writers[index] = Writer::default();
                 writer.request.is_none_or(|request| state.leave_under_way(request))
             });
@@ -194,8 +197,8 @@ impl Steps<'_> {
                 continue;
             }
             self.add(action(delivery), |world, state| {
-                if delivery != Delivery::Delivered {
-                    state.left.faults = state.left.faults.checked_sub(1)?;
+                if delivery != Delivery::Delivered && !state.left.take(Event::Fault) {
+                    return None;
                 }
                 if matches!(delivery, Delivery::Delayed | Delivery::Duplicated)
                     && !state.leave_under_way(request)
@@ -220,9 +223,9 @@ impl World {
         found.clear();
         let writers = usize::from(self.scope.writers);
         let mut steps = Steps { world: self, from: *from, found };
-        if from.time < steps.world.scope.seconds {
+        if from.clock.time < steps.world.scope.seconds {
             steps.try_add(Action::SecondPasses, |_, state| {
-                state.time += 1;
+                state.clock.time += 1;
                 state.end_late_read();
                 true
             });
@@ -241,9 +244,9 @@ impl World {
                 });
             }
         }
-        if from.left.expiries > 0 && from.rows.0[LOCK] != 0 {
+        if from.left.has(Event::LockExpiry) && from.rows.0[LOCK] != 0 {
             steps.try_add(Action::LockExpires, |_, state| {
-                state.left.expiries -= 1;
+                state.left.take(Event::LockExpiry);
                 state.rows.0[LOCK] = 0;
                 true
             });
@@ -253,18 +256,16 @@ impl World {
         }
         for by in [-CLOCK_STEP, CLOCK_STEP] {
             steps.try_add(Action::ClockStep(by), |_, state| {
-                state.clock_step += by;
-                let is_far = state.clock_step.abs() > CLOCK_STEP || state.left.clock_steps == 0;
-                state.left.clock_steps = state.left.clock_steps.saturating_sub(1);
-                !is_far
+                state.clock.step += by;
+                state.clock.step.abs() <= CLOCK_STEP && state.left.take(Event::ClockStep)
             });
         }
-        for place in (0..from.rows.0.len()).filter(|_| from.left.damages > 0) {
+        for place in (0..from.rows.0.len()).filter(|_| from.left.has(Event::Damage)) {
             steps.add(Action::RowIsDamaged(place), |world, state| world.damage(state, place).then_some(None));
         }
         if steps.world.is_damaged(from.rows.0[TAG]) {
             // The clocks of readers differ like those of writers.
-            for now in [from.time - 1, from.time, from.time + 1] {
+            for now in [from.clock.time - 1, from.clock.time, from.clock.time + 1] {
                 steps.add(Action::ReplaceTag(now), |world, state| {
                     Some(world.arrive(state, Request::ReplaceTag { now }).1)
                 });
@@ -292,10 +293,9 @@ impl World {
     /// Deletes a row by its `ttl`, if it has one.
     fn expire(&self, state: &mut State, place: usize) -> bool {
         let row = &mut state.rows.0[place];
-        if state.left.row_expiries == 0 || !self.expires(*row) {
+        if !self.expires(*row) || !state.left.take(Event::RowExpiry) {
             return false;
         }
-        state.left.row_expiries -= 1;
         *row = 0;
         true
     }
@@ -320,11 +320,9 @@ impl World {
             }
         }
         State {
-            time: 0,
-            clock_step: 0,
+            clock: Clock::default(),
             rows,
-            objects: there,
-            written: there,
+            objects: Objects::of(there),
             spent: Set::default(),
             writers: Default::default(),
             operators: Default::default(),
@@ -333,15 +331,7 @@ impl World {
             under_way: Default::default(),
             leases: 0,
             operations: 0,
-            left: Budget {
-                faults: self.scope.faults,
-                crashes: self.scope.crashes,
-                expiries: self.scope.expiries,
-                row_expiries: self.scope.row_expiries,
-                clock_steps: self.scope.clock_steps,
-                damages: self.scope.damages,
-                operations: self.scope.operations,
-            },
+            left: self.scope.budget,
             past: Past { begun: there, ..Past::default() },
         }
     }

@@ -2,6 +2,7 @@
 
 use tabletheory::Item;
 
+use super::budget::Event;
 use super::invariant::Violation;
 use super::mutant::Mutant;
 use super::protocol::body_of;
@@ -14,10 +15,9 @@ impl World {
     /// Damages a row.
     pub(super) fn damage(&mut self, state: &mut State, place: usize) -> bool {
         let row = state.rows.0[place];
-        if state.left.damages == 0 || row == 0 || self.is_damaged(row) {
+        if row == 0 || self.is_damaged(row) || !state.left.take(Event::Damage) {
             return false;
         }
-        state.left.damages -= 1;
         if place == META {
             state.past.damaged_meta = row;
         }

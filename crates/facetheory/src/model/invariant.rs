@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::budget::Event;
 use super::damage;
 use super::mutant::Mutant;
 use super::protocol::{self, CLOCK_STEP, MARGIN, Request, body_of};
@@ -84,8 +85,9 @@ pub(super) fn is_fresh(world: &World, rows: Rows, now: i8) -> bool {
 
 /// The times of the clocks of readers, which differ like those of writers. Some were set, and others not yet.
 fn reader_clocks(world: &World, state: &State) -> impl Iterator<Item = i8> {
-    let steps: &[i8] = if world.scope.clock_steps > 0 { &[-CLOCK_STEP, 0, CLOCK_STEP] } else { &[0] };
-    let time = state.time;
+    let steps: &[i8] =
+        if world.scope.budget.has(Event::ClockStep) { &[-CLOCK_STEP, 0, CLOCK_STEP] } else { &[0] };
+    let time = state.clock.time;
     steps.iter().flat_map(move |step| [time - 1, time, time + 1].map(|time| time + step))
 }
 

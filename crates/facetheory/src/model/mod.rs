@@ -9,6 +9,7 @@
 //! to the violation of each mutant.
 
 mod action;
+mod budget;
 mod damage;
 mod explore;
 mod feed;

@@ -30,14 +30,12 @@ impl World {
         let before = *state;
         let result = self.commit(state.rows, request);
         // Its sender is told that the tag was invalidated.
-        let is_acknowledged = result.applied || self.is(Mutant::EarlierTimeIsNotCounted);
+        let is_acknowledged = result.written.is_some() || self.is(Mutant::EarlierTimeIsNotCounted);
         if matches!(request, Request::InvalidateTag { .. }) && is_acknowledged {
             state.past.outdated.extend(state.past.tagged);
         }
-        if !result.applied {
-            return (result.response, None);
-        }
-        state.rows = result.rows;
+        let Some(rows) = result.written else { return (result.response, None) };
+        state.rows = rows;
         token.into_iter().for_each(|token| state.spent.insert(token));
         let violation = invariant::of_write(self, &before, state, request);
         self.remember(state, request);

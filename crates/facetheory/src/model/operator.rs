@@ -1,5 +1,6 @@
 //! Operators: one invalidates, one rolls back, one collects garbage and evicts.
 
+use super::budget::Event;
 use super::mutant::Mutant;
 use super::network::Response;
 use super::protocol::{self, InvalidationKind, MARGIN, Request, Target, body_of};
@@ -14,17 +15,30 @@ pub(super) const INVALIDATOR: usize = 0;
 pub(super) const ROLLER: usize = 1;
 pub(super) const COLLECTOR: usize = 2;
 
+impl State {
+    /// Lets an operator begin an operation. Returns false if it waits for another one, or all are used up.
+    fn begin(&mut self, operator: usize, operation: Event) -> bool {
+        self.operators[operator] == Operator::Idle && self.left.take(operation)
+    }
+
+    /// Sends the request of an operator. Returns true: it was possible.
+    fn send(&mut self, operator: usize, request: Request) -> bool {
+        self.operations += 1;
+        self.operators[operator] = Operator::Waiting(request);
+        true
+    }
+}
+
 impl World {
     /// Requests an invalidation. Returns false if it is not possible.
     pub(super) fn invalidate(&self, state: &mut State, how: InvalidationKind) -> bool {
-        let left = match how {
-            InvalidationKind::Soft => &mut state.left.operations.soft,
-            InvalidationKind::Hard => &mut state.left.operations.hard,
+        let event = match how {
+            InvalidationKind::Soft => Event::Soft,
+            InvalidationKind::Hard => Event::Hard,
         };
-        if *left == 0 || state.operators[INVALIDATOR] != Operator::Idle {
+        if !state.begin(INVALIDATOR, event) {
             return false;
         }
-        *left -= 1;
         let now = protocol::at(state.wall());
         let seen = state.rows.0[META];
         let page = self.resolved(state);
@@ -36,35 +50,27 @@ impl World {
             Found::Pinned => Target::Pinned,
         };
         let request = Request::Invalidate { operation: state.operations, now: state.wall(), how, target };
-        state.operations += 1;
-        state.operators[INVALIDATOR] = Operator::Waiting(request);
-        true
+        state.send(INVALIDATOR, request)
     }
 
     /// Requests an invalidation of the tag.
     pub(super) fn invalidate_tag(&self, state: &mut State) -> bool {
-        if state.left.operations.tag == 0 || state.operators[INVALIDATOR] != Operator::Idle {
+        if !state.begin(INVALIDATOR, Event::Tag) {
             return false;
         }
-        state.left.operations.tag -= 1;
         state.past.tagged = state.past.begun;
         let request =
             Request::InvalidateTag { operation: state.operations, now: state.wall(), refused_by: 0 };
-        state.operations += 1;
-        state.operators[INVALIDATOR] = Operator::Waiting(request);
-        true
+        state.send(INVALIDATOR, request)
     }
 
     /// Requests an invalidation of the tag, as a service in another language does it that does not count.
     pub(super) fn put_tag(&self, state: &mut State) -> bool {
-        if state.left.operations.put_tag == 0 || state.operators[ROLLER] != Operator::Idle {
+        if !state.begin(ROLLER, Event::PutTag) {
             return false;
         }
-        state.left.operations.put_tag -= 1;
         let request = Request::PutTag { operation: state.operations, now: state.wall() };
-        state.operations += 1;
-        state.operators[ROLLER] = Operator::Waiting(request);
-        true
+        state.send(ROLLER, request)
     }
 
     /// The page as readers resolve it: the version that another service has swapped in, or the copy in `META`.
@@ -81,41 +87,26 @@ impl World {
     /// Requests a rollback to a version.
     pub(super) fn roll_back(&self, state: &mut State, body: u8) -> bool {
         let (target, seen) = (state.rows.0[version_place(body)], state.rows.0[META]);
-        if state.left.operations.roll_back == 0
-            || state.operators[ROLLER] != Operator::Idle
-            || self.whole(target).is_none()
-            || self.whole(seen).is_none()
+        if !state.begin(ROLLER, Event::RollBack) || self.whole(target).is_none() || self.whole(seen).is_none()
         {
             return false;
         }
-        state.left.operations.roll_back -= 1;
         let request =
             Request::RollBack { operation: state.operations, now: state.wall(), body, target, seen };
-        state.operations += 1;
-        state.operators[ROLLER] = Operator::Waiting(request);
-        true
+        state.send(ROLLER, request)
     }
 
     /// Requests a swap of the pointer to a version, as a service in another language does it.
     pub(super) fn swap(&self, state: &mut State, body: u8) -> bool {
-        if state.left.operations.swap == 0
-            || state.operators[ROLLER] != Operator::Idle
-            || state.rows.0[version_place(body)] == 0
-        {
+        if !state.begin(ROLLER, Event::Swap) || state.rows.0[version_place(body)] == 0 {
             return false;
         }
-        state.left.operations.swap -= 1;
-        state.operators[ROLLER] = Operator::Waiting(Request::Swap { operation: state.operations, body });
-        state.operations += 1;
-        true
+        state.send(ROLLER, Request::Swap { operation: state.operations, body })
     }
 
     /// Requests the deletion of a version that is not retained.
     pub(super) fn collect(&self, state: &mut State, body: u8) -> bool {
-        if state.left.operations.collect == 0
-            || state.operators[COLLECTOR] != Operator::Idle
-            || state.rows.0[version_place(body)] == 0
-        {
+        if !state.begin(COLLECTOR, Event::Collect) || state.rows.0[version_place(body)] == 0 {
             return false;
         }
         let newest_first = (0..BODIES).rev().map(|body| version_place(u8::try_from(body).unwrap_or(0)));
@@ -129,11 +120,7 @@ impl World {
         if !superfluous.contains(&self.key(version_place(body)).sk.as_str()) {
             return false;
         }
-        state.left.operations.collect -= 1;
-        state.operators[COLLECTOR] =
-            Operator::Waiting(Request::Collect { operation: state.operations, body });
-        state.operations += 1;
-        true
+        state.send(COLLECTOR, Request::Collect { operation: state.operations, body })
     }
 
     /// Deletes an orphaned object.
@@ -149,7 +136,7 @@ impl World {
         let locked = state.rows.0[LOCK] != 0;
         // The grace period, which is longer than any reader uses a pointer, is not modelled.
         if self.scope.early_deletion
-            || state.left.operations.collect == 0
+            || !state.left.take(Event::Collect)
             || !state.objects.has(body)
             || served
             || stored
@@ -157,25 +144,21 @@ impl World {
         {
             return false;
         }
-        state.left.operations.collect -= 1;
-        state.objects.remove(body);
+        state.objects.delete(body);
         true
     }
 
     /// Requests the eviction of the page.
     pub(super) fn evict(&self, state: &mut State) -> bool {
-        if state.left.operations.evict == 0 || state.operators[COLLECTOR] != Operator::Idle {
+        if !state.begin(COLLECTOR, Event::Evict) {
             return false;
         }
-        let Some(deletion) = protocol::eviction(self, state.time, state.rows) else { return false };
-        state.left.operations.evict -= 1;
-        let request = Request::Evict { operation: state.operations, now: state.time, rows: state.rows };
-        state.operations += 1;
-        state.operators[COLLECTOR] = Operator::Waiting(request);
+        let Some(deletion) = protocol::eviction(self, state.clock.time, state.rows) else { return false };
+        let request = Request::Evict { operation: state.operations, now: state.clock.time, rows: state.rows };
         if self.is(Mutant::EvictionOfBodiesFirst) {
-            deletion.s3_keys.iter().for_each(|s3_key| state.objects.remove(body_of(s3_key)));
+            deletion.s3_keys.iter().for_each(|s3_key| state.objects.delete(body_of(s3_key)));
         }
-        true
+        state.send(COLLECTOR, request)
     }
 
     /// Receives the response to a request. An operator does not retry, but invalidates a tag in the way that its row allows.
@@ -215,7 +198,7 @@ impl World {
         (0..BODIES)
             .filter_map(|body| u8::try_from(body).ok())
             .filter(|body| bodies.has(*body))
-            .for_each(|body| state.objects.remove(body));
+            .for_each(|body| state.objects.delete(body));
         true
     }
 }

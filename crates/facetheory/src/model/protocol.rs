@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tabletheory::{Timestamp, Txn, Update, Write};
 
+use super::budget::Event;
 use super::mutant::Mutant;
 use super::scope::Recipe;
 use super::state::{FIRST, LEASES};
@@ -391,7 +392,7 @@ fn publish(world: &World, number: u8, now: i8, seen: Option<&Meta>, page: &Gener
 
 /// The `ttl` of rows in scopes where rows expire: they may expire at once.
 fn ttl(world: &World, now: i8) -> Option<i64> {
-    (world.scope.row_expiries > 0).then(|| at(now).seconds())
+    world.scope.budget.has(Event::RowExpiry).then(|| at(now).seconds())
 }
 
 /// The transaction in which the write to a row is replaced by a check that it exists.

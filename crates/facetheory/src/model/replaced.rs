@@ -17,7 +17,7 @@ const DELAY: i8 = 2;
 impl State {
     /// Queues a body that was replaced now. The publish under `lease` has an unknown outcome.
     pub(super) fn queue_replaced(&mut self, body: u8, lease: Option<u8>) {
-        self.replaced[usize::from(body)] = Replaced::Waiting { since: self.time, lease };
+        self.replaced[usize::from(body)] = Replaced::Waiting { since: self.clock.time, lease };
     }
 
     /// Deletes a replaced body that was checked.
@@ -26,14 +26,14 @@ impl State {
         let is_unused = *replaced == Replaced::Unused;
         if is_unused {
             *replaced = Replaced::No;
-            self.objects.remove(body);
+            self.objects.delete(body);
         }
         is_unused
     }
 
     /// The reader has read the body, or no longer uses the pointer.
     pub(super) fn end_late_read(&mut self) {
-        self.reader = self.reader.filter(|reader| self.time - reader.since <= READER_SECONDS);
+        self.reader = self.reader.filter(|reader| self.clock.time - reader.since <= READER_SECONDS);
     }
 }
 
@@ -49,7 +49,12 @@ impl World {
             Report::NotPublished => Ok(Published::Lost),
             Report::Open => Err(Error::new(Kind::Unknown, "no response")),
         };
-        let page = protocol::rendered(self, body_for(self, writer.lease), writer.generated_at, writer.epoch);
+        let page = protocol::rendered(
+            self,
+            body_for(self, writer.lease),
+            writer.render.generated_at,
+            writer.render.epoch,
+        );
         for Unused { s3_key, in_doubt } in unused(&outcome, &page, self.meta(writer.seen)) {
             state.queue_replaced(body_of(s3_key), in_doubt.then_some(writer.lease));
         }
@@ -58,7 +63,7 @@ impl World {
     /// Reads all rows of the page, to decide whether a replaced body is unused.
     pub(super) fn check_replaced(&self, state: &mut State, body: u8) -> bool {
         let Replaced::Waiting { since, lease } = state.replaced[usize::from(body)] else { return false };
-        let is_due = state.time - since >= DELAY || self.is(Mutant::NoDelayBeforeDeletion);
+        let is_due = state.clock.time - since >= DELAY || self.is(Mutant::NoDelayBeforeDeletion);
         let holder = self.lock(state.rows.0[LOCK]).map(|lock| lock.lease_token.as_str());
         let may_be_published = lease.is_some_and(|lease| holder == Some(protocol::token(lease).as_str()));
         if !is_due || (may_be_published && !self.is(Mutant::DeletionWithoutLock)) {
@@ -72,7 +77,7 @@ impl World {
         state.replaced[usize::from(body)] = if is_named && !self.is(Mutant::DeletionWithoutRows) {
             Replaced::No
         } else if lease.is_some() && !self.is(Mutant::DeletionRightAfterDoubt) {
-            Replaced::Waiting { since: state.time, lease: None }
+            Replaced::Waiting { since: state.clock.time, lease: None }
         } else {
             Replaced::Unused
         };
@@ -84,7 +89,7 @@ impl World {
         let Some(meta) = self.meta(state.rows.0[META]).filter(|_| state.reader.is_none()) else {
             return false;
         };
-        state.reader = Some(Reader { body: body_of(&meta.generation.s3_key), since: state.time });
+        state.reader = Some(Reader { body: body_of(&meta.generation.s3_key), since: state.clock.time });
         true
     }
 }

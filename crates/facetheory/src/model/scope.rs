@@ -1,5 +1,11 @@
 //! Scopes: the actors of an exploration, and how many faults may happen.
 
+use super::budget::Budget;
+use super::budget::Event::{
+    ClockStep, Collect, Crash, Damage, Evict, Fault, Hard, LockExpiry, PutTag, RollBack, RowExpiry, Soft,
+    Swap, Tag,
+};
+
 /// How a writer publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipe {
@@ -7,22 +13,6 @@ pub(super) enum Recipe {
     Versioned,
     /// Every render has the body of the current page.
     Unchanged,
-}
-
-/// How often each operation of an operator may happen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Operations {
-    pub(super) soft: u8,
-    pub(super) hard: u8,
-    pub(super) tag: u8,
-    pub(super) roll_back: u8,
-    pub(super) collect: u8,
-    /// A service in another language moves the pointer.
-    pub(super) swap: u8,
-    /// The page is evicted.
-    pub(super) evict: u8,
-    /// A service in another language replaces the row of the tag.
-    pub(super) put_tag: u8,
 }
 
 /// The bounds of an exploration.
@@ -38,19 +28,10 @@ pub(super) struct Scope {
     pub(super) leases: u8,
     /// How many seconds pass.
     pub(super) seconds: i8,
-    /// How often a request is delayed, duplicated or rejected, or its response is lost.
-    pub(super) faults: u8,
-    pub(super) crashes: u8,
-    /// How often the lock is deleted by its `ttl`, late or far too early.
-    pub(super) expiries: u8,
-    /// How often another row is deleted by its `ttl`, late or far too early; if 0, no row has a `ttl`.
-    pub(super) row_expiries: u8,
-    /// How often the wall clocks are set, forward or back by more than the interval and the margin.
-    pub(super) clock_steps: u8,
+    /// How often faults and operations may happen.
+    pub(super) budget: Budget,
     /// Whether the rows of pages have the counts of their tags, unlike those of other languages.
     pub(super) counts: bool,
-    /// How often any row is damaged.
-    pub(super) damages: u8,
     /// Whether each writer may refresh its lease, once.
     pub(super) refreshes: bool,
     /// Whether the writers execute one request with an idempotency key.
@@ -59,13 +40,9 @@ pub(super) struct Scope {
     pub(super) early_deletion: bool,
     /// How many seconds a page that is rolled back is pinned.
     pub(super) pin: u64,
-    pub(super) operations: Operations,
 }
 
 impl Scope {
-    const NOTHING: Operations =
-        Operations { soft: 0, hard: 0, tag: 0, roll_back: 0, collect: 0, swap: 0, evict: 0, put_tag: 0 };
-
     /// Two writers and no faults: the base of the other scopes.
     const BASE: Scope = Scope {
         name: "base",
@@ -74,18 +51,12 @@ impl Scope {
         writers: 2,
         leases: 2,
         seconds: 4,
-        faults: 0,
-        crashes: 0,
-        expiries: 0,
-        row_expiries: 0,
-        clock_steps: 0,
         counts: true,
-        damages: 0,
         refreshes: false,
         request: false,
         early_deletion: false,
         pin: 2,
-        operations: Scope::NOTHING,
+        budget: Budget::NOTHING,
     };
 
     /// All actors and all faults.
@@ -94,22 +65,21 @@ impl Scope {
         writers: 3,
         leases: 4,
         seconds: 5,
-        faults: 2,
-        crashes: 1,
-        expiries: 1,
-        row_expiries: 1,
-        damages: 1,
         refreshes: true,
-        operations: Operations {
-            soft: 1,
-            hard: 1,
-            tag: 1,
-            roll_back: 1,
-            collect: 2,
-            evict: 1,
-            ..Scope::NOTHING
-        },
-        clock_steps: 1,
+        budget: Budget::of(&[
+            (Fault, 2),
+            (Crash, 1),
+            (LockExpiry, 1),
+            (RowExpiry, 1),
+            (ClockStep, 1),
+            (Damage, 1),
+            (Soft, 1),
+            (Hard, 1),
+            (Tag, 1),
+            (RollBack, 1),
+            (Collect, 2),
+            (Evict, 1),
+        ]),
         ..Scope::BASE
     };
 
@@ -118,15 +88,19 @@ impl Scope {
         name: "race",
         writers: 3,
         leases: 3,
-        crashes: 1,
-        expiries: 1,
         refreshes: true,
+        budget: Budget::of(&[(Crash, 1), (LockExpiry, 1)]),
         ..Scope::BASE
     };
 
     /// Requests and responses that are delayed, duplicated or lost.
-    pub(super) const NETWORK: Scope =
-        Scope { name: "network", seconds: 2, faults: 3, expiries: 1, refreshes: true, ..Scope::BASE };
+    pub(super) const NETWORK: Scope = Scope {
+        name: "network",
+        seconds: 2,
+        refreshes: true,
+        budget: Budget::of(&[(Fault, 3), (LockExpiry, 1)]),
+        ..Scope::BASE
+    };
 
     /// One writer whose requests are delayed, duplicated or lost.
     pub(super) const ALONE: Scope = Scope {
@@ -134,9 +108,8 @@ impl Scope {
         writers: 1,
         leases: 1,
         seconds: 2,
-        faults: 3,
-        expiries: 1,
         refreshes: true,
+        budget: Budget::of(&[(Fault, 3), (LockExpiry, 1)]),
         ..Scope::BASE
     };
 
@@ -154,8 +127,7 @@ impl Scope {
         recipe: Recipe::InPlace,
         leases: 3,
         seconds: 3,
-        faults: 2,
-        operations: Operations { roll_back: 1, soft: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 2), (Soft, 1), (RollBack, 1)]),
         ..Scope::BASE
     };
 
@@ -163,8 +135,7 @@ impl Scope {
     pub(super) const UNCHANGED: Scope = Scope {
         name: "unchanged",
         recipe: Recipe::Unchanged,
-        faults: 2,
-        operations: Operations { roll_back: 1, hard: 1, collect: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 2), (Hard, 1), (RollBack, 1), (Collect, 1)]),
         ..Scope::BASE
     };
 
@@ -174,8 +145,7 @@ impl Scope {
         writers: 1,
         leases: 1,
         seconds: 1,
-        faults: 0,
-        operations: Operations { soft: 1, roll_back: 1, swap: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Soft, 1), (RollBack, 1), (Swap, 1)]),
         ..Scope::UNCHANGED
     };
 
@@ -185,35 +155,25 @@ impl Scope {
         writers: 3,
         leases: 2,
         seconds: 0,
-        expiries: 1,
-        operations: Scope::NOTHING,
+        budget: Budget::of(&[(LockExpiry, 1)]),
         ..Scope::EXTENSION
     };
 
     /// A page that is invalidated a second time while it is regenerated after the first.
-    pub(super) const INVALIDATED_TWICE: Scope = Scope {
-        name: "invalidated twice",
-        operations: Operations { soft: 2, ..Scope::NOTHING },
-        ..Scope::EXTENSION
-    };
+    pub(super) const INVALIDATED_TWICE: Scope =
+        Scope { name: "invalidated twice", budget: Budget::of(&[(Soft, 2)]), ..Scope::EXTENSION };
 
     /// Invalidation of the page while it is regenerated.
     pub(super) const INVALIDATION: Scope = Scope {
         name: "invalidation",
         seconds: 3,
-        faults: 1,
-        expiries: 1,
-        operations: Operations { soft: 1, hard: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 1), (LockExpiry, 1), (Soft, 1), (Hard, 1)]),
         ..Scope::BASE
     };
 
     /// A writer whose lock is deleted while another takes over.
-    pub(super) const TAKEOVER: Scope = Scope {
-        name: "takeover",
-        seconds: 1,
-        operations: Operations { soft: 1, ..Scope::NOTHING },
-        ..Scope::BASE
-    };
+    pub(super) const TAKEOVER: Scope =
+        Scope { name: "takeover", seconds: 1, budget: Budget::of(&[(Soft, 1)]), ..Scope::BASE };
 
     /// One writer, and operators that delete its lock.
     pub(super) const FENCE: Scope = Scope {
@@ -222,8 +182,7 @@ impl Scope {
         writers: 1,
         leases: 1,
         seconds: 2,
-        faults: 1,
-        operations: Operations { soft: 1, roll_back: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 1), (Soft, 1), (RollBack, 1)]),
         ..Scope::BASE
     };
 
@@ -234,8 +193,7 @@ impl Scope {
         writers: 1,
         leases: 1,
         seconds: 1,
-        clock_steps: 1,
-        operations: Operations { tag: 2, ..Scope::NOTHING },
+        budget: Budget::of(&[(ClockStep, 1), (Tag, 2)]),
         ..Scope::BASE
     };
 
@@ -249,8 +207,7 @@ impl Scope {
         writers: 2,
         leases: 2,
         seconds: 2,
-        clock_steps: 2,
-        faults: 1,
+        budget: Scope::CLOCKS.budget.with(&[(Fault, 1), (ClockStep, 2)]),
         ..Scope::CLOCKS
     };
 
@@ -261,7 +218,7 @@ impl Scope {
         writers: 1,
         leases: 1,
         seconds: 1,
-        operations: Operations { tag: 2, put_tag: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Tag, 2), (PutTag, 1)]),
         ..Scope::BASE
     };
 
@@ -271,7 +228,7 @@ impl Scope {
         counts: false,
         writers: 3,
         leases: 2,
-        operations: Operations { tag: 2, roll_back: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Tag, 2), (RollBack, 1)]),
         ..Scope::BASE
     };
 
@@ -279,8 +236,7 @@ impl Scope {
     pub(super) const HISTORY: Scope = Scope {
         name: "history",
         seconds: 2,
-        faults: 2,
-        operations: Operations { roll_back: 2, collect: 2, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 2), (RollBack, 2), (Collect, 2)]),
         ..Scope::BASE
     };
 
@@ -288,9 +244,7 @@ impl Scope {
     pub(super) const EVICTION: Scope = Scope {
         name: "eviction",
         seconds: 3,
-        faults: 1,
-        expiries: 1,
-        operations: Operations { roll_back: 1, evict: 2, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 1), (LockExpiry, 1), (RollBack, 1), (Evict, 2)]),
         ..Scope::BASE
     };
 
@@ -302,39 +256,48 @@ impl Scope {
     pub(super) const EXPIRY: Scope = Scope {
         name: "expiry",
         seconds: 2,
-        faults: 1,
-        row_expiries: 2,
-        operations: Operations { roll_back: 2, collect: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 1), (RowExpiry, 2), (RollBack, 2), (Collect, 1)]),
         ..Scope::BASE
     };
 
     /// The first page, which expires as soon as it is published.
-    pub(super) const FIRST_EXPIRES: Scope =
-        Scope { name: "first expires", empty: true, row_expiries: 1, ..Scope::ALONE };
+    pub(super) const FIRST_EXPIRES: Scope = Scope {
+        name: "first expires",
+        empty: true,
+        budget: Scope::ALONE.budget.with(&[(RowExpiry, 1)]),
+        ..Scope::ALONE
+    };
 
     /// A request whose row expires while it is executed.
-    pub(super) const FORGOTTEN: Scope =
-        Scope { name: "forgotten", faults: 1, row_expiries: 2, ..Scope::REQUEST };
+    pub(super) const FORGOTTEN: Scope = Scope {
+        name: "forgotten",
+        budget: Scope::REQUEST.budget.with(&[(Fault, 1), (RowExpiry, 2)]),
+        ..Scope::REQUEST
+    };
 
     /// A rollback without a pin to a version that was invalidated.
     pub(super) const UNPINNED: Scope = Scope {
         name: "unpinned",
         pin: 0,
-        operations: Operations { roll_back: 1, soft: 1, collect: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Soft, 1), (RollBack, 1), (Collect, 1)]),
         ..Scope::BASE
     };
 
     /// One request, delivered to several writers.
-    pub(super) const REQUEST: Scope =
-        Scope { name: "request", leases: 3, faults: 2, crashes: 1, request: true, ..Scope::BASE };
+    pub(super) const REQUEST: Scope = Scope {
+        name: "request",
+        leases: 3,
+        request: true,
+        budget: Budget::of(&[(Fault, 2), (Crash, 1)]),
+        ..Scope::BASE
+    };
 
     /// A page that has not been rendered yet.
     pub(super) const EMPTY: Scope = Scope {
         name: "empty",
         empty: true,
         seconds: 3,
-        faults: 1,
-        operations: Operations { soft: 1, hard: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 1), (Soft, 1), (Hard, 1)]),
         ..Scope::BASE
     };
 
@@ -343,9 +306,8 @@ impl Scope {
         name: "early deletion",
         recipe: Recipe::InPlace,
         seconds: 3,
-        faults: 1,
         early_deletion: true,
-        operations: Operations { soft: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 1), (Soft, 1)]),
         ..Scope::BASE
     };
 
@@ -355,8 +317,7 @@ impl Scope {
         writers: 1,
         leases: 1,
         seconds: 4,
-        faults: 3,
-        operations: Scope::NOTHING,
+        budget: Budget::of(&[(Fault, 3)]),
         ..Scope::EARLY_DELETION
     };
 
@@ -364,7 +325,7 @@ impl Scope {
     pub(super) const EARLY_DELETION_OF_VERSIONS: Scope = Scope {
         name: "early deletion of versions",
         recipe: Recipe::Versioned,
-        operations: Operations { roll_back: 2, collect: 2, ..Scope::NOTHING },
+        budget: Budget::of(&[(Fault, 1), (RollBack, 2), (Collect, 2)]),
         ..Scope::EARLY_DELETION
     };
 
@@ -372,8 +333,7 @@ impl Scope {
     pub(super) const DAMAGE: Scope = Scope {
         name: "damage",
         seconds: 1,
-        damages: 2,
-        operations: Operations { soft: 1, roll_back: 1, collect: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Damage, 2), (Soft, 1), (RollBack, 1), (Collect, 1)]),
         ..Scope::BASE
     };
 
@@ -382,14 +342,13 @@ impl Scope {
         name: "damaged tag",
         writers: 1,
         seconds: 2,
-        damages: 1,
-        operations: Operations { tag: 1, ..Scope::NOTHING },
+        budget: Budget::of(&[(Damage, 1), (Tag, 1)]),
         ..Scope::BASE
     };
 
     /// A row that is damaged while several writers execute one request.
     pub(super) const DAMAGED_REQUEST: Scope =
-        Scope { name: "damaged request", seconds: 2, faults: 0, crashes: 0, damages: 1, ..Scope::REQUEST };
+        Scope { name: "damaged request", seconds: 2, budget: Budget::of(&[(Damage, 1)]), ..Scope::REQUEST };
 
     /// All scopes.
     pub(super) const ALL: [Scope; 34] = [

@@ -1,7 +1,7 @@
 //! The state of all actors, small enough to hold millions of them.
 
+use super::budget::Budget;
 use super::protocol::Request;
-use super::scope::Operations;
 use super::table::{RowId, Rows};
 
 /// The most leases in one exploration.
@@ -50,24 +50,19 @@ pub(super) enum Phase {
     #[default]
     Idle,
     /// Waits for the lease, for the second time if `again`.
-    Acquiring {
-        again: bool,
-    },
+    Acquiring { again: bool },
     /// The response to its put of `LOCK` was lost, and it reads the row to find out.
     ReadingLock,
     /// Has the lease, and has not read `META` since.
     Granted,
-    Rendering,
+    /// Renders, and has refreshed its lease if `refreshed`.
+    Rendering { refreshed: bool },
     /// Waits for a refresh, and renders meanwhile.
     Refreshing,
     /// Waits for the update of an unchanged page, for the second time if `again`.
-    Extending {
-        again: bool,
-    },
+    Extending { again: bool },
     /// Waits for its publish, for the second time if `again`.
-    Publishing {
-        again: bool,
-    },
+    Publishing { again: bool },
     /// The response to the publish was lost or does not decide, and it releases the lease to find out.
     Resolving,
     /// The lease is gone, and it reads `META` to find out.
@@ -86,13 +81,18 @@ pub(super) struct Writer {
     pub(super) given_up: Option<u8>,
     /// `META` as it was read last.
     pub(super) seen: RowId,
-    /// The row of the tag when the render began.
-    pub(super) epoch: RowId,
-    /// When the render began, by its own clock.
-    pub(super) generated_at: i8,
-    pub(super) refreshed: bool,
+    pub(super) render: Render,
     /// The request whose response it waits for.
     pub(super) request: Option<Request>,
+}
+
+/// The beginning of a render.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Render {
+    /// The row of the tag.
+    pub(super) epoch: RowId,
+    /// When it began, by the clock of the writer.
+    pub(super) generated_at: i8,
 }
 
 /// The report of a writer about its publish.
@@ -136,18 +136,6 @@ pub(super) struct Reader {
     pub(super) since: i8,
 }
 
-/// How often each fault and operation may still happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Budget {
-    pub(super) faults: u8,
-    pub(super) crashes: u8,
-    pub(super) expiries: u8,
-    pub(super) row_expiries: u8,
-    pub(super) clock_steps: u8,
-    pub(super) damages: u8,
-    pub(super) operations: Operations,
-}
-
 /// The history of the run, which no actor can read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Past {
@@ -171,18 +159,51 @@ pub(super) struct Past {
     pub(super) damaged_meta: RowId,
 }
 
+/// The time, and by how many seconds the wall clocks were set forward or back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Clock {
+    /// Seconds since the start.
+    pub(super) time: i8,
+    pub(super) step: i8,
+}
+
+/// The objects of the bodies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Objects {
+    /// Those that exist.
+    there: Set,
+    /// Those that were ever written.
+    written: Set,
+}
+
+impl Objects {
+    pub(super) fn of(there: Set) -> Self {
+        Objects { there, written: there }
+    }
+
+    pub(super) fn has(&self, body: u8) -> bool {
+        self.there.has(body)
+    }
+
+    /// Returns whether the object was written before.
+    pub(super) fn write(&mut self, body: u8) -> bool {
+        let rewritten = self.written.has(body);
+        self.there.insert(body);
+        self.written.insert(body);
+        rewritten
+    }
+
+    pub(super) fn delete(&mut self, body: u8) {
+        self.there.remove(body);
+    }
+}
+
 /// The state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// Seconds since the start.
-    pub(super) time: i8,
-    /// By how many seconds the wall clocks were set forward or back.
-    pub(super) clock_step: i8,
+    pub(super) clock: Clock,
     pub(super) rows: Rows,
-    /// The objects that exist.
-    pub(super) objects: Set,
-    /// The objects that were ever written.
-    pub(super) written: Set,
+    pub(super) objects: Objects,
     /// The client tokens that the table has seen.
     pub(super) spent: Set,
     pub(super) writers: [Writer; 3],
@@ -202,7 +223,7 @@ pub(super) struct State {
 impl State {
     /// The time by a wall clock that is exact except for the steps.
     pub(super) fn wall(&self) -> i8 {
-        self.time + self.clock_step
+        self.clock.time + self.clock.step
     }
 
     /// Leaves a request under way whose sender no longer waits. Returns false if too many are under way.

@@ -57,9 +57,8 @@ struct StoredRow {
 /// The result of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CommitResult {
-    pub(super) rows: Rows,
-    /// Whether anything was written.
-    pub(super) applied: bool,
+    /// The rows after it; `None` if it was not applied.
+    pub(super) written: Option<Rows>,
     /// The response to the sender.
     pub(super) response: Response,
 }
@@ -228,7 +227,7 @@ impl World {
         for (place, item) in items.iter().enumerate() {
             after.0[place] = self.number(place, item.as_ref());
         }
-        CommitResult { rows: after, applied, response }
+        CommitResult { written: applied.then_some(after), response }
     }
 }
 

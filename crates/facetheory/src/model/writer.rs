@@ -7,7 +7,7 @@ use super::mutant::Mutant;
 use super::network::Response;
 use super::protocol::{self, Request, body_for};
 use super::scope::Recipe;
-use super::state::{Phase, Report, State, Writer};
+use super::state::{Phase, Render, Report, State, Writer};
 use super::table::{LOCK, META, REQUEST, Rows, TAG, World};
 use crate::protocol::publish::Published;
 use crate::protocol::request::RequestStep;
@@ -98,9 +98,8 @@ impl World {
                 return None;
             }
         }
-        writer.phase = Phase::Rendering;
-        writer.generated_at = now;
-        writer.epoch = state.rows.0[TAG];
+        writer.phase = Phase::Rendering { refreshed: false };
+        writer.render = Render { epoch: state.rows.0[TAG], generated_at: now };
         let lease = writer.lease;
         state.past.epochs[usize::from(lease)] = state.rows.0[TAG];
         state.past.begun.insert(body_for(self, lease));
@@ -117,7 +116,6 @@ impl World {
         let now = clock(state, index);
         let writer = &mut state.writers[index];
         writer.phase = Phase::Refreshing;
-        writer.refreshed = true;
         writer.request = Some(Request::Refresh { lease: writer.lease, now });
     }
 
@@ -126,9 +124,9 @@ impl World {
         let now = clock(state, index);
         let writer = &mut state.writers[index];
         if self.is(Mutant::CountsReadAfterRender) {
-            writer.epoch = state.rows.0[TAG];
+            writer.render.epoch = state.rows.0[TAG];
         }
-        let Writer { lease, seen, generated_at, epoch, .. } = *writer;
+        let Writer { lease, seen, render: Render { epoch, generated_at }, .. } = *writer;
         let is_extension = protocol::extension(self, lease, now, seen, generated_at, epoch).is_some();
         (writer.phase, writer.request) = if is_extension {
             (
@@ -145,10 +143,7 @@ impl World {
             return None;
         }
         let body = body_for(self, lease);
-        let rewritten = state.written.has(body);
-        state.objects.insert(body);
-        state.written.insert(body);
-        rewritten.then_some(Violation::BodyRewritten)
+        state.objects.write(body).then_some(Violation::BodyRewritten)
     }
 
     /// Receives the response to its request, or learns that it was lost.
@@ -179,7 +174,7 @@ impl World {
             }
             (Phase::Acquiring { .. }, Response::Lost) if is_put => (Phase::ReadingLock, None),
             (Phase::Refreshing, Response::Applied | Response::Lost | Response::Rejected) => {
-                (Phase::Rendering, None)
+                (Phase::Rendering { refreshed: true }, None)
             }
             // The lease may still be held, and a request under way may still win, until the lease is released.
             (Phase::Publishing { .. }, Response::Refused) if !self.is(Mutant::RefusalIsFinal) => {
@@ -264,7 +259,12 @@ impl World {
     pub(super) fn read_back(&self, state: &mut State, index: usize) {
         let writer = std::mem::take(&mut state.writers[index]);
         let lease = protocol::lease(self, writer.lease, 0);
-        let page = protocol::rendered(self, body_for(self, writer.lease), writer.generated_at, writer.epoch);
+        let page = protocol::rendered(
+            self,
+            body_for(self, writer.lease),
+            writer.render.generated_at,
+            writer.render.epoch,
+        );
         let published =
             Published::resolve(&lease, &page, self.meta(writer.seen), self.meta(state.rows.0[META]));
         let report = match published {
