@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tabletheory::{Key, Timestamp};
+use tabletheory::{Key, Table as _, Timestamp};
 use tokio::time::Instant;
 
 use super::PageStore;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use tabletheory::{Consistency, Item, Key, Query, TableExt as _, TableUsage, Txn, Write};
+use tabletheory::{Consistency, Item, Key, Query, Table as _, TableExt as _, TableUsage, Txn, Write};
 
 use super::PageStore;
 use crate::error::Result;

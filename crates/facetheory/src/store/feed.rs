@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tabletheory::Timestamp;
+use tabletheory::{Table as _, Timestamp};
 use tokio::time::Instant;
 
 use super::PageStore;

@@ -1,6 +1,6 @@
 //! Invalidates pages and tags.
 
-use tabletheory::{Commit, Consistency, Key, Timestamp};
+use tabletheory::{Commit, Consistency, Key, Table as _, Timestamp};
 
 use super::{Entry, MAX_ROUNDS, PageStore, contended};
 use crate::error::{Kind, Result};

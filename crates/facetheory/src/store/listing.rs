@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Cursor, Item, Scan, Value};
+use tabletheory::{Cursor, Item, Scan, Table as _, Value};
 
 use super::PageStore;
 use crate::error::Result;
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::protocol::{Generation, InvalidationMode};
     use std::sync::Arc;
-    use tabletheory::{Key, MemoryTable, Table as _, Txn, Write};
+    use tabletheory::{Key, MemoryTable, Txn, Write};
 
     #[tokio::test]
     async fn pages_of_typescript_services_are_listed_and_invalidated_by_their_path() {

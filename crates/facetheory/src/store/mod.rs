@@ -10,13 +10,13 @@ mod eviction;
 mod feed;
 mod invalidate;
 mod lease;
-mod limited_table;
 mod listing;
 mod moment;
 mod pending;
 mod pointer;
 mod publish;
 mod request;
+mod store_table;
 mod versions;
 
 use std::sync::Arc;
@@ -25,17 +25,16 @@ use std::time::Duration;
 use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, TableExt as _, Txn};
 
 use self::announcements::Announcements;
-use self::damage::ReportingTable;
 use self::epochs::EpochCache;
 pub(crate) use self::eviction::Evicted;
 use self::eviction::UseState;
 pub(crate) use self::feed::KnownChanges;
-use self::limited_table::LimitedTable;
 pub use self::listing::{Entry, Listed, Listing};
 pub(crate) use self::moment::Moment;
 pub(crate) use self::pending::Pending;
 use self::pointer::KnownVersions;
 pub(crate) use self::publish::Publish;
+use self::store_table::StoreTable;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::key::KeyScheme;
 use crate::protocol::{EpochTerms, Guards, LeaseTerms, Lock, PageKey, RequestTerms, Ttls, View};
@@ -66,7 +65,7 @@ const MAX_ROUNDS: u32 = 16;
 /// ```
 #[derive(Clone, Debug)]
 pub struct PageStore {
-    table: Arc<dyn Table>,
+    table: Arc<StoreTable>,
     random: Arc<dyn Random>,
     lease_terms: LeaseTerms,
     guards: Guards,
@@ -93,7 +92,7 @@ impl PageStore {
     /// ```
     pub fn new(table: Arc<dyn Table>) -> Self {
         PageStore {
-            table: Arc::new(ReportingTable::new(table)),
+            table: Arc::new(StoreTable::new(table)),
             random: Arc::new(SystemRandom),
             lease_terms: LeaseTerms::default(),
             guards: Guards::default(),
@@ -232,7 +231,7 @@ impl PageStore {
     /// Limits how long each write of the table may take. After that its outcome is unknown.
     #[must_use]
     pub(crate) fn with_write_timeout(mut self, limit: Duration) -> Self {
-        self.table = Arc::new(LimitedTable { table: self.table, limit });
+        self.table = Arc::new(self.table.with_write_timeout(limit));
         self
     }
 

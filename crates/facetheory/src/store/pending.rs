@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tabletheory::{Consistency, Key};
+use tabletheory::{Consistency, Key, Table as _};
 use tokio::time::Instant;
 
 use super::PageStore;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
-use tabletheory::{Consistency, Item, Key};
+use tabletheory::{Consistency, Item, Key, Table as _};
 
 use super::PageStore;
 use crate::error::Result;

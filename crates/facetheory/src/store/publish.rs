@@ -1,6 +1,6 @@
 //! Publishes renders, and finds out what became of a publish whose response was lost.
 
-use tabletheory::{ClientToken, Commit, Item, Txn, Value};
+use tabletheory::{ClientToken, Commit, Item, Table as _, Txn, Value};
 
 use super::PageStore;
 use crate::error::{Error, Kind, Result};

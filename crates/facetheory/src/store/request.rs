@@ -1,6 +1,6 @@
 //! Starts and fails requests. A publish completes them.
 
-use tabletheory::{Commit, Consistency, Txn};
+use tabletheory::{Commit, Consistency, Table as _, Txn};
 
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::Result;

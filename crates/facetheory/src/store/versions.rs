@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tabletheory::{Commit, Consistency, Key, Query, TableExt as _};
+use tabletheory::{Commit, Consistency, Key, Query, Table as _, TableExt as _};
 
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::{Error, Result};
