@@ -92,6 +92,16 @@ pub struct StoredBody {
     pub digest: String,
 }
 
+/// A body to be stored.
+#[derive(Debug)]
+pub(crate) struct NewBody<'a> {
+    pub(crate) page: &'a PageKey,
+    /// When its render began.
+    pub(crate) generated_at: Timestamp,
+    pub(crate) bytes: Bytes,
+    pub(crate) content: &'a Content,
+}
+
 /// A body that was read, with the metadata of its object.
 ///
 /// ```
@@ -160,19 +170,13 @@ impl Bodies {
         random: &dyn Random,
     ) -> Result<StoredBody> {
         let digest = digest(&bytes);
-        let s3_key = self.store(page, generated_at, bytes, content, random).await?;
+        let s3_key = self.store(NewBody { page, generated_at, bytes, content }, random).await?;
         Ok(StoredBody { s3_key, digest })
     }
 
     /// Like [`put`](Self::put), for a caller that knows the digest. Returns the S3 key.
-    pub(crate) async fn store(
-        &self,
-        page: &PageKey,
-        generated_at: Timestamp,
-        bytes: Bytes,
-        content: &Content,
-        random: &dyn Random,
-    ) -> Result<String> {
+    pub(crate) async fn store(&self, body: NewBody<'_>, random: &dyn Random) -> Result<String> {
+        let NewBody { page, generated_at, bytes, content } = body;
         let attributes = self.attributes(content);
         for _ in 0..MAX_KEYS {
             let content_type = content.content_type.as_deref();

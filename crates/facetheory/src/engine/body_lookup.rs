@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::circuit_breaker::Permit;
 use super::memory::{Entry, Metadata, MetadataCheck};
 use super::metrics::MemoryUse;
-use super::single_flight::Flight;
+use super::single_flight::{Begin, Flight};
 use super::{BypassReason, CachedPage, Engine, FailedStore, Phase};
 use crate::bodies::ReadBody;
 use crate::protocol::Meta;
@@ -133,7 +133,7 @@ impl Engine {
                 (metadata.meta.clone(), body)
             }
         };
-        self.body_reads.join_or_do(self, page, start)
+        self.body_reads.join(self, page, Begin::AtOnce, start)
     }
 
     async fn read_object(self: &Arc<Self>, page: &PageKey, metadata: &Arc<Metadata>) -> BodyLookup {

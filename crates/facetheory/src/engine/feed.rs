@@ -162,7 +162,7 @@ impl Engine {
         count_read("ok");
         gauge!("facetheory_feed_read_entries")
             .set(f64::from(u32::try_from(entries.len()).unwrap_or(u32::MAX)));
-        let read = FeedRead { at: now, began, finished: start.elapsed(), entries, complete };
+        let read = FeedRead { at: now, during: began..start.elapsed(), entries, complete };
         let (was_watching, gap) = (reader.bound().is_some(), reader.gap(&read));
         let changes = reader.observe(&read);
         match (&changes, read.entries.first()) {

@@ -8,6 +8,7 @@ use tracing::Instrument as _;
 
 use super::body_lookup::BodyLookup;
 use super::memory::{Metadata, MetadataCheck, Snapshot};
+use super::single_flight::Begin;
 use super::{CachedPage, Engine, EntryView, Isr, Phase, ReusePolicy, ServeDecision};
 use crate::protocol::{Freshness, Meta};
 use crate::{Error, Kind, PageKey, RegenerateReason, Result};
@@ -112,7 +113,7 @@ impl Engine {
             let (engine, page) = (self.clone(), page.clone());
             async move { engine.read(&page).await }
         };
-        let mut flight = self.lookups.join_or_do(self, page, start);
+        let mut flight = self.lookups.join(self, page, Begin::AtOnce, start);
         flight
             .result()
             .await

@@ -14,6 +14,7 @@ use super::memory::{Entry, Metadata, MetadataCheck, Snapshot};
 use super::next_step::{LastRender, Situation, Step, next_step};
 use super::render::{RegenerateResult, Regeneration};
 use super::render_fn::RenderFn;
+use super::single_flight::Begin;
 use super::wait::WaitLimit;
 use super::{
     BypassReason, Engine, EntryView, FailedStore, GetResult, Offload, ReusePolicy, ServeDecision, Served,
@@ -213,7 +214,7 @@ impl Request<'_> {
         let policy = *self.policy;
         let regeneration = Regeneration { page: page.clone(), policy, reason, waits: true, leased_until };
         let start = || engine.clone().regenerate(regeneration, render.take());
-        let mut flight = engine.regenerations.join(engine, page, start);
+        let mut flight = engine.regenerations.join(engine, page, Begin::AsTask, start);
         let started = flight.started;
         // `render_timeout` bounds the render. This limit bounds what is outside of it: slow stores, and leases of other
         // processes.
@@ -329,7 +330,7 @@ impl Engine {
             drop(queued);
             result
         };
-        drop(self.regenerations.join(self, page, || work));
+        drop(self.regenerations.join(self, page, Begin::AsTask, || work));
     }
 
     pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {

@@ -29,36 +29,28 @@ pub(super) struct Flight<T> {
     pub(super) started: bool,
 }
 
+/// How work begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// As a task of the engine.
+    AsTask,
+    /// At once. Work that does not have to wait, such as a read of the embedded store, ends without a task of its own.
+    ///
+    /// Not for code of users: if the work panics at its beginning, so does the request.
+    AtOnce,
+}
+
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(SingleFlight { running: Mutex::default() })
     }
 
-    /// Joins the work that is running for a page, or starts it as a task of the engine.
+    /// Joins the work that is running for a page, or starts it.
     pub(super) fn join<F: Future<Output = T> + Send + 'static>(
         self: &Arc<Self>,
         engine: &Engine,
         page: &PageKey,
-        start: impl FnOnce() -> F,
-    ) -> Flight<T> {
-        self.join_or(
-            page,
-            |_| true,
-            |announcement| {
-                let work = start();
-                engine.spawn(Box::pin(async move { announcement.finish(work.await) }));
-            },
-        )
-    }
-
-    /// Like [`join`](Self::join), and begins the work at once. Work that does not have to wait, such as a read of the
-    /// embedded store, ends without a task of its own.
-    ///
-    /// Not for code of users: if the work panics at its beginning, so does the request.
-    pub(super) fn join_or_do<F: Future<Output = T> + Send + 'static>(
-        self: &Arc<Self>,
-        engine: &Engine,
-        page: &PageKey,
+        begin: Begin,
         start: impl FnOnce() -> F,
     ) -> Flight<T> {
         self.join_or(
@@ -66,11 +58,13 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             |_| true,
             |announcement| {
                 let mut work = Box::pin(start());
-                // The task polls it again, and so registers its own waker.
-                match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                    Poll::Ready(value) => announcement.finish(value),
-                    Poll::Pending => engine.spawn(Box::pin(async move { announcement.finish(work.await) })),
+                if begin == Begin::AtOnce {
+                    // The task polls it again, and so registers its own waker.
+                    if let Poll::Ready(value) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                        return announcement.finish(value);
+                    }
                 }
+                engine.spawn(Box::pin(async move { announcement.finish(work.await) }));
             },
         )
     }

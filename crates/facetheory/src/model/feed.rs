@@ -426,7 +426,7 @@ impl State {
         let time = |ticks: u32| TICK * (ticks - self.hidden);
         let (at, began_at) = (wall_time(wall - self.hidden), time(began));
         let complete = mutant != Some(Mutant::GapAtExpiry) || newest >= highest;
-        let read = FeedRead { at, began: began_at, finished: time(self.now), entries, complete };
+        let read = FeedRead { at, during: began_at..time(self.now), entries, complete };
         let changes = self.reader.observe(&read);
         self.false_gap = is_all_known && changes == Changes::Everything;
         let is_ignored = match &changes {

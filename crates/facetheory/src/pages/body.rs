@@ -5,7 +5,7 @@ use tabletheory::Timestamp;
 use super::Pages;
 use super::policy::Policy;
 use super::render::Rendered;
-use crate::bodies::{self, Body, ReadBody};
+use crate::bodies::{self, Body, NewBody, ReadBody};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Generation, Meta, PageKey, ttl::seconds};
 
@@ -74,7 +74,8 @@ impl Pages {
             generation.s3_key.clone_from(&current.generation.s3_key);
             return Ok(generation);
         }
-        let store = self.bodies.store(page, started, bytes, &generation.content, &*self.random);
+        let body = NewBody { page, generated_at: started, bytes, content: &generation.content };
+        let store = self.bodies.store(body, &*self.random);
         generation.s3_key = self.with_timeout(store).await?;
         Ok(generation)
     }

@@ -7,6 +7,7 @@
 //! `docs/concepts/change-feed.md`.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use tabletheory::{Item, Key, Query, Random, Timestamp, Txn, Write};
@@ -144,9 +145,8 @@ impl Appended {
 pub(crate) struct FeedRead {
     /// When it began, by the wall clock. It runs while a machine is suspended, but may be set.
     pub(crate) at: Timestamp,
-    /// When it began, by the monotonic clock, which nobody can set.
-    pub(crate) began: Duration,
-    pub(crate) finished: Duration,
+    /// From its beginning to its end, by the monotonic clock, which nobody can set.
+    pub(crate) during: Range<Duration>,
     /// The newest entries, newest first: all after the position from which the reader reads, if it is `complete`.
     pub(crate) entries: Vec<Appended>,
     /// Whether no entry between that position and the oldest of `entries` was left out.
@@ -249,14 +249,20 @@ impl Watching {
     fn from(read: &FeedRead) -> Self {
         let newest = read.entries.first().map_or(0, |entry| entry.position.sequence);
         let seen = read.entries.iter().map(|entry| entry.position).collect();
-        Watching { previous: (read.began, read.at), bound: newest, newest, reads: VecDeque::new(), seen }
+        Watching {
+            previous: (read.during.start, read.at),
+            bound: newest,
+            newest,
+            reads: VecDeque::new(),
+            seen,
+        }
     }
 
     /// Why entries may be missing.
     fn gap(&self, read: &FeedRead) -> Option<Gap> {
         let (began, at) = self.previous;
         let wall_millis = u128::from(read.at.millis().abs_diff(at.millis()));
-        if read.began.saturating_sub(began) > MAX_PAUSE || wall_millis > MAX_PAUSE.as_millis() {
+        if read.during.start.saturating_sub(began) > MAX_PAUSE || wall_millis > MAX_PAUSE.as_millis() {
             return Some(Gap::Pause);
         }
         if !read.complete {
@@ -290,14 +296,14 @@ impl Watching {
 
     /// Moves the bound to the highest sequence number that was known [`LATE`] before this read began.
     fn advance(&mut self, read: &FeedRead) {
-        self.previous = (read.began, read.at);
+        self.previous = (read.during.start, read.at);
         let newest = read.entries.first().map(|entry| entry.position.sequence);
         if let Some(newest) = newest.filter(|newest| *newest > self.newest) {
             self.newest = newest;
-            self.reads.push_back((read.finished, newest));
+            self.reads.push_back((read.during.end, newest));
         }
         while let Some((_, newest)) =
-            self.reads.pop_front_if(|(finished, _)| finished.saturating_add(LATE) <= read.began)
+            self.reads.pop_front_if(|(finished, _)| finished.saturating_add(LATE) <= read.during.start)
         {
             self.bound = newest;
         }
@@ -327,7 +333,7 @@ mod tests {
     fn read(seconds: u32, entries: &[u64]) -> FeedRead {
         let began = seconds * SECOND;
         let entries = entries.iter().rev().map(|sequence| entry(*sequence)).collect();
-        FeedRead { at: Timestamp::from_seconds(0) + began, began, finished: began, entries, complete: true }
+        FeedRead { at: Timestamp::from_seconds(0) + began, during: began..began, entries, complete: true }
     }
 
     fn changed(sequences: &[u64]) -> Changes {

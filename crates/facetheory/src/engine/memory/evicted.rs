@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use quick_cache::Lifecycle;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{Lifecycle, Weighter};
 
 use super::entry::{Entry, Metadata};
 use super::key::{MemoryKey, MemoryKeyRef, SecretHasher};
+use super::{ByWeight, Weighed};
 use crate::PageKey;
 
 /// A tenth of the memory is for the metadata of evicted pages: of as many pages as bodies of 8 KiB fit in the rest.
@@ -35,12 +36,9 @@ impl Lifecycle<MemoryKey, Arc<Entry>> for CollectEvicted {
 #[derive(Debug)]
 pub(super) struct EvictedPages(Cache<MemoryKey, Arc<Metadata>, ByWeight, SecretHasher>);
 
-#[derive(Clone, Debug)]
-struct ByWeight;
-
-impl Weighter<MemoryKey, Arc<Metadata>> for ByWeight {
-    fn weight(&self, key: &MemoryKey, metadata: &Arc<Metadata>) -> u64 {
-        OVERHEAD + u64::try_from(key.len() + metadata.weight).unwrap_or(u64::MAX / 2)
+impl Weighed for Metadata {
+    fn weight(&self, key: &MemoryKey) -> u64 {
+        OVERHEAD + u64::try_from(key.len() + self.weight).unwrap_or(u64::MAX / 2)
     }
 }
 

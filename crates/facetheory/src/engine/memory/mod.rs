@@ -55,12 +55,24 @@ struct HardInvalidated {
     generated_at: i64,
 }
 
+/// A value of a cache that has a limit of bytes.
+trait Weighed {
+    /// The bytes that it takes in the cache, with its key.
+    fn weight(&self, key: &MemoryKey) -> u64;
+}
+
+impl Weighed for Entry {
+    fn weight(&self, key: &MemoryKey) -> u64 {
+        OVERHEAD + u64::try_from(key.len() + self.weight).unwrap_or(u64::MAX / 2)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct ByWeight;
 
-impl Weighter<MemoryKey, Arc<Entry>> for ByWeight {
-    fn weight(&self, key: &MemoryKey, entry: &Arc<Entry>) -> u64 {
-        OVERHEAD + u64::try_from(key.len() + entry.weight).unwrap_or(u64::MAX / 2)
+impl<T: Weighed> Weighter<MemoryKey, Arc<T>> for ByWeight {
+    fn weight(&self, key: &MemoryKey, value: &Arc<T>) -> u64 {
+        value.weight(key)
     }
 }
 
