@@ -19,7 +19,7 @@ use crate::http::headers::{CACHE_TAG, SURROGATE_KEY, storable_headers};
 use crate::http::hint::CacheHint;
 use crate::http::router::route::Route;
 use crate::http::semantics::age::initial_age;
-use crate::http::semantics::cache_control::CacheControl;
+use crate::http::semantics::cache_control::{CacheControl, Directive};
 use crate::http::semantics::directives::Tolerance;
 use crate::http::semantics::freshness::{Lifetime, has_validator, is_heuristically_cacheable, lifetime};
 use crate::http::variants;
@@ -157,9 +157,9 @@ impl Received<'_> {
         decline_if(headers.contains_key(SET_COOKIE), UncacheableReason::SetCookie)?;
         if !route.overrides || follows_origin {
             // A cache that understands the status obeys the other directives instead (RFC 9111 §5.2.2.3).
-            let is_understood = follows_origin && control.must_understand;
-            decline_if(control.no_store && !is_understood, UncacheableReason::NoStore)?;
-            decline_if(control.private, UncacheableReason::Private)?;
+            let is_understood = follows_origin && control.has(Directive::MustUnderstand);
+            decline_if(control.has(Directive::NoStore) && !is_understood, UncacheableReason::NoStore)?;
+            decline_if(control.has(Directive::Private), UncacheableReason::Private)?;
         }
         decline_if(is_private_by_authorization, UncacheableReason::Authorization)?;
         let vary = variants::names(headers).ok_or(UncacheableReason::VaryAnything)?;
@@ -192,7 +192,10 @@ impl Received<'_> {
         decline_if(status == StatusCode::PARTIAL_CONTENT, UncacheableReason::Partial)?;
         decline_if(status == StatusCode::NOT_MODIFIED, UncacheableReason::NotModified)?;
         let is_understood = status.canonical_reason().is_some();
-        decline_if(control.must_understand && !is_understood, UncacheableReason::Status(status))
+        decline_if(
+            control.has(Directive::MustUnderstand) && !is_understood,
+            UncacheableReason::Status(status),
+        )
     }
 
     /// Returns how long a response is fresh by the rule of its route: as its [`CacheHint`] says, else its `s-maxage` where the
@@ -204,7 +207,7 @@ impl Received<'_> {
     ) -> Result<Option<Duration>, UncacheableReason> {
         let (route, status, headers) = (self.route, self.status, self.headers);
         if !route.overrides {
-            decline_if(control.no_cache, UncacheableReason::NoCache)?;
+            decline_if(control.has(Directive::NoCache), UncacheableReason::NoCache)?;
             decline_if(control.s_maxage == Some(Duration::ZERO), UncacheableReason::NeverFresh)?;
         }
         // The cache negotiates the coding itself, and every key has the host or belongs to the only site.
@@ -233,11 +236,11 @@ impl Received<'_> {
         decline_if(is_event_stream(headers), UncacheableReason::NeverFresh)?;
         let lifetime = lifetime(status, headers, control, self.received);
         let is_explicit = matches!(lifetime, Lifetime::Explicit(_));
-        let is_allowed = is_explicit || control.public || is_heuristically_cacheable(status);
+        let is_allowed = is_explicit || control.has(Directive::Public) || is_heuristically_cacheable(status);
         decline_if(!is_allowed, UncacheableReason::Status(status))?;
         let initial_age = initial_age(headers, self.requested, self.received);
         let remaining = lifetime.time().saturating_sub(Duration::from_secs(initial_age.unsigned_abs()));
-        let fresh_for = if control.no_cache { Duration::ZERO } else { remaining };
+        let fresh_for = if control.has(Directive::NoCache) { Duration::ZERO } else { remaining };
         let stale_windows = [control.stale_while_revalidate, control.stale_if_error];
         let is_served_stale = control.tolerance() != Tolerance::None
             && stale_windows.iter().flatten().any(|window| !window.is_zero());
@@ -246,7 +249,8 @@ impl Received<'_> {
         decline_if(is_useless, UncacheableReason::NeverFresh)?;
         // Heuristics are for responses without personal data. An origin that identifies clients by cookies and sets no
         // caching directives was not written with a shared cache in mind.
-        let is_heuristic = !is_explicit && !control.public && !control.no_cache;
+        let is_heuristic =
+            !is_explicit && !control.has(Directive::Public) && !control.has(Directive::NoCache);
         let has_cookie = self.request.contains_key(COOKIE) && !self.is_revalidated;
         decline_if(has_cookie && is_heuristic, UncacheableReason::Cookie)?;
         Ok((fresh_for, initial_age))

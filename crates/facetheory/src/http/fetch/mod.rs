@@ -25,7 +25,7 @@ use crate::http::headers::restored;
 use crate::http::hint::CacheHint;
 use crate::http::renderer::Renderer;
 use crate::http::router::route::Route;
-use crate::http::semantics::cache_control::CacheControl;
+use crate::http::semantics::cache_control::{CacheControl, Directive};
 use crate::http::semantics::conditional::EntityTag;
 use crate::http::semantics::date::format_date;
 use crate::http::semantics::revalidation::{has_another_tag, updated};
@@ -258,7 +258,9 @@ impl Fetch<'_> {
             return true;
         }
         let control = CacheControl::of_response(&head.headers);
-        let is_forbidden = control.no_store || control.private || control.no_cache;
+        let is_forbidden = control.has(Directive::NoStore)
+            || control.has(Directive::Private)
+            || control.has(Directive::NoCache);
         let is_personal = [COOKIE, AUTHORIZATION].iter().any(|name| self.client.headers.contains_key(name))
             || [SET_COOKIE, VARY].iter().any(|name| head.headers.contains_key(name));
         !is_forbidden && !is_personal

@@ -111,40 +111,47 @@ mod tests {
 
     #[test]
     fn paths_that_may_resolve_elsewhere_are_rejected() {
-        for (path, expected) in [
-            ("/", None),
-            ("/a/b", None),
-            ("/a/", None),
-            ("//a", None),
-            ("/a//b", None),
-            ("/.well-known/x", None),
-            ("/...", None),
-            ("/a.b/..c", None),
-            ("/a%20b", None),
-            ("/a%2fb", None),
-            ("/caf\u{e9}", None),
-            ("/a;b=c", None),
-            ("/.", Some("a dot segment")),
-            ("/a/..", Some("a dot segment")),
-            ("/a/../b", Some("a dot segment")),
-            ("/a/./b", Some("a dot segment")),
-            ("/a/%2e%2E/b", Some("a dot segment")),
-            ("/a/.%2e", Some("a dot segment")),
-            ("/a/..%2fb", Some("a dot segment")),
-            ("/a%2f..%2fb", Some("a dot segment")),
-            ("/a%5c..%5cb", Some("a dot segment")),
-            ("/a/..;x/b", Some("a dot segment")),
-            ("/a\\b", Some("a backslash")),
-            ("/a%00", Some("an encoded control character")),
-            ("/a%0d%0aset-cookie:x", Some("an encoded control character")),
-            ("/a%7F", Some("an encoded control character")),
-            ("/a%", Some("a percent sign without two hexadecimal digits")),
-            ("/a%4", Some("a percent sign without two hexadecimal digits")),
-            ("/a%zz", Some("a percent sign without two hexadecimal digits")),
-            ("/%%41", Some("a percent sign without two hexadecimal digits")),
-            ("/a b", Some("a control character or a space")),
+        for (expected, paths) in [
+            (
+                None,
+                &[
+                    "/",
+                    "/a/b",
+                    "/a/",
+                    "//a",
+                    "/a//b",
+                    "/.well-known/x",
+                    "/...",
+                    "/a.b/..c",
+                    "/a%20b",
+                    "/a%2fb",
+                    "/caf\u{e9}",
+                    "/a;b=c",
+                ][..],
+            ),
+            (
+                Some("a dot segment"),
+                &[
+                    "/.",
+                    "/a/..",
+                    "/a/../b",
+                    "/a/./b",
+                    "/a/%2e%2E/b",
+                    "/a/.%2e",
+                    "/a/..%2fb",
+                    "/a%2f..%2fb",
+                    "/a%5c..%5cb",
+                    "/a/..;x/b",
+                ],
+            ),
+            (Some("a backslash"), &["/a\\b"]),
+            (Some("an encoded control character"), &["/a%00", "/a%0d%0aset-cookie:x", "/a%7F"]),
+            (Some("a percent sign without two hexadecimal digits"), &["/a%", "/a%4", "/a%zz", "/%%41"]),
+            (Some("a control character or a space"), &["/a b"]),
         ] {
-            assert_eq!(path_error(path), expected, "{path}");
+            for path in paths {
+                assert_eq!(path_error(path), expected, "{path}");
+            }
         }
     }
 

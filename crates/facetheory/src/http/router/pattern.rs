@@ -273,19 +273,17 @@ mod tests {
     fn the_rest_of_a_path_may_be_optional() {
         let patterns = ["/docs/{rest*}", "/news/{rest+}", "/news", "/{all*}", "/docs/a/{rest*}"];
         let tree = tree(&patterns);
-        for (path, expected, value) in [
-            ("/docs", "/docs/{rest*}", ""),
-            ("/docs/b/c", "/docs/{rest*}", "b/c"),
-            ("/docs/a", "/docs/a/{rest*}", ""),
-            ("/docs/a/b", "/docs/a/{rest*}", "b"),
-            ("/docs/", "/{all*}", "docs/"),
-            ("/news", "/news", ""),
-            ("/news/b", "/news/{rest+}", "b"),
-            ("/", "/{all*}", ""),
-            ("//", "/{all*}", "/"),
+        for (expected, paths) in [
+            ("/docs/{rest*}", &[("/docs", ""), ("/docs/b/c", "b/c")][..]),
+            ("/docs/a/{rest*}", &[("/docs/a", ""), ("/docs/a/b", "b")]),
+            ("/{all*}", &[("/docs/", "docs/"), ("/", ""), ("//", "/")]),
+            ("/news", &[("/news", "")]),
+            ("/news/{rest+}", &[("/news/b", "b")]),
         ] {
-            let (number, values) = tree.find(path).expect(path);
-            assert_eq!((patterns[number], values[0]), (expected, value), "{path}");
+            for (path, value) in paths {
+                let (number, values) = tree.find(path).expect(path);
+                assert_eq!((patterns[number], values[0]), (expected, *value), "{path}");
+            }
         }
     }
 

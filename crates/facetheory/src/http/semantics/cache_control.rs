@@ -8,27 +8,51 @@ use http::{HeaderMap, HeaderValue};
 use crate::http::router::route::Route;
 use crate::pages::policy::Mode;
 
+/// A directive without a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Directive {
+    NoStore,
+    /// Also if it names fields: the whole response is then revalidated.
+    NoCache,
+    /// Also if it names fields: the whole response is then not cached.
+    Private,
+    Public,
+    MustRevalidate,
+    ProxyRevalidate,
+    MustUnderstand,
+    NoTransform,
+    OnlyIfCached,
+}
+
+impl Directive {
+    /// The directive with this name, in lower case.
+    fn named(name: &str) -> Option<Directive> {
+        Some(match name {
+            "no-store" => Directive::NoStore,
+            "no-cache" => Directive::NoCache,
+            "private" => Directive::Private,
+            "public" => Directive::Public,
+            "must-revalidate" => Directive::MustRevalidate,
+            "proxy-revalidate" => Directive::ProxyRevalidate,
+            "must-understand" => Directive::MustUnderstand,
+            "no-transform" => Directive::NoTransform,
+            "only-if-cached" => Directive::OnlyIfCached,
+            _ => return None,
+        })
+    }
+}
+
 /// The directives of RFC 9111 and RFC 5861, of a response or of a request.
 ///
 /// Every input has an interpretation, the strictest of the possible ones: the strictest value of a repeated directive counts,
 /// an invalid number counts as zero, and a number that is too large as [`MAX_SECONDS`]. Unknown directives are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheControl {
-    pub(crate) no_store: bool,
-    /// Also if it names fields: the whole response is then revalidated.
-    pub(crate) no_cache: bool,
-    /// Also if it names fields: the whole response is then not cached.
-    pub(crate) private: bool,
-    pub(crate) public: bool,
+    flags: u16,
     pub(crate) max_age: Option<Duration>,
     pub(crate) s_maxage: Option<Duration>,
-    pub(crate) must_revalidate: bool,
-    pub(crate) proxy_revalidate: bool,
-    pub(crate) must_understand: bool,
-    pub(crate) no_transform: bool,
     pub(crate) stale_while_revalidate: Option<Duration>,
     pub(crate) stale_if_error: Option<Duration>,
-    pub(crate) only_if_cached: bool,
     pub(crate) min_fresh: Option<Duration>,
     /// How stale a response a client accepts; `Duration::MAX` for any staleness.
     pub(crate) max_stale: Option<Duration>,
@@ -54,26 +78,30 @@ impl CacheControl {
         control
     }
 
+    pub(crate) fn has(&self, directive: Directive) -> bool {
+        self.flags & (1 << directive as u16) != 0
+    }
+
+    /// Adds a directive without a time.
+    pub(crate) fn add(&mut self, directive: Directive) {
+        self.flags |= 1 << directive as u16;
+    }
+
     /// Adds one directive.
     pub(crate) fn add_directive(&mut self, name: &str, value: Option<&str>) {
         let set_least = |known: &mut Option<Duration>, time: Duration| {
             *known = Some(known.map_or(time, |known| known.min(time)));
         };
         let least = |known| set_least(known, seconds(value).unwrap_or_default());
-        match name.to_ascii_lowercase().as_str() {
-            "no-store" => self.no_store = true,
-            "no-cache" => self.no_cache = true,
-            "private" => self.private = true,
-            "public" => self.public = true,
+        let name = name.to_ascii_lowercase();
+        if let Some(directive) = Directive::named(&name) {
+            self.add(directive);
+        }
+        match name.as_str() {
             "max-age" => least(&mut self.max_age),
             "s-maxage" => least(&mut self.s_maxage),
-            "must-revalidate" => self.must_revalidate = true,
-            "proxy-revalidate" => self.proxy_revalidate = true,
-            "must-understand" => self.must_understand = true,
-            "no-transform" => self.no_transform = true,
             "stale-while-revalidate" => least(&mut self.stale_while_revalidate),
             "stale-if-error" => least(&mut self.stale_if_error),
-            "only-if-cached" => self.only_if_cached = true,
             // An invalid value is ignored: no response could satisfy the strictest interpretation.
             "min-fresh" => self.min_fresh = self.min_fresh.max(seconds(value)),
             "max-stale" if value.is_none() => set_least(&mut self.max_stale, Duration::MAX),
@@ -127,8 +155,11 @@ pub(crate) fn for_clients(
 ) -> HeaderValue {
     // Caches in front of us cannot check `Authorization`.
     if route.headers.contains(&AUTHORIZATION) {
-        let value =
-            if control.no_transform { "private, max-age=0, no-transform" } else { "private, max-age=0" };
+        let value = if control.has(Directive::NoTransform) {
+            "private, max-age=0, no-transform"
+        } else {
+            "private, max-age=0"
+        };
         return HeaderValue::from_static(value);
     }
     let policy = &route.policy;
@@ -142,9 +173,9 @@ pub(crate) fn for_clients(
         text.push_str(&format!(", {name}={}", window.as_secs().min(MAX_SECONDS)));
     }
     for (directive, is_set) in [
-        (", must-revalidate", control.must_revalidate),
-        (", proxy-revalidate", control.proxy_revalidate),
-        (", no-transform", control.no_transform),
+        (", must-revalidate", control.has(Directive::MustRevalidate)),
+        (", proxy-revalidate", control.has(Directive::ProxyRevalidate)),
+        (", no-transform", control.has(Directive::NoTransform)),
     ] {
         text.push_str(if is_set { directive } else { "" });
     }

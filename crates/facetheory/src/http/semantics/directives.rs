@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderValue, PRAGMA};
 
-use crate::http::semantics::cache_control::CacheControl;
+use crate::http::semantics::cache_control::{CacheControl, Directive};
 use crate::http::semantics::targeted;
 
 /// Whether a response may be served stale.
@@ -37,13 +37,18 @@ impl CacheControl {
         let by_pragma =
             !headers.contains_key(CACHE_CONTROL) && headers.get_all(PRAGMA).iter().any(is_no_cache);
         // Browsers send `max-age=0` to reload a page.
-        control.no_cache |= by_pragma || control.max_age == Some(Duration::ZERO);
+        if by_pragma || control.max_age == Some(Duration::ZERO) {
+            control.add(Directive::NoCache);
+        }
         control
     }
 
     /// Whether the response may be served stale without contacting the origin (RFC 9111 §4.2.4).
     pub(crate) fn tolerance(&self) -> Tolerance {
-        if self.must_revalidate || self.proxy_revalidate || self.no_cache {
+        if self.has(Directive::MustRevalidate)
+            || self.has(Directive::ProxyRevalidate)
+            || self.has(Directive::NoCache)
+        {
             Tolerance::None
         } else if self.s_maxage.is_some() {
             Tolerance::Granted
@@ -54,7 +59,7 @@ impl CacheControl {
 
     /// Whether a response to a request with `Authorization` may be shared (RFC 9111 §3.5).
     pub(crate) fn shares_authorized(&self) -> bool {
-        self.public || self.must_revalidate || self.s_maxage.is_some()
+        self.has(Directive::Public) || self.has(Directive::MustRevalidate) || self.s_maxage.is_some()
     }
 }
 
@@ -69,30 +74,27 @@ mod tests {
             ("cache-control", "no-store"),
             ("cdn-cache-control", "max-age=60"),
         ]));
-        assert!(control.targeted && !control.no_store);
+        assert!(control.targeted && !control.has(Directive::NoStore));
         let control = CacheControl::of_response(&headers(&[
             ("cache-control", "no-store"),
             ("cdn-cache-control", "max-age = 60"),
         ]));
-        assert!(!control.targeted && control.no_store, "an invalid field is ignored");
+        assert!(!control.targeted && control.has(Directive::NoStore), "an invalid field is ignored");
     }
 
     #[test]
     fn rfc9111_4_2_4_three_directives_forbid_stale_responses_and_one_limits_them() {
-        for (line, tolerance) in [
-            ("max-age=1", Tolerance::Any),
-            ("max-age=1, must-revalidate", Tolerance::None),
-            ("max-age=1, proxy-revalidate", Tolerance::None),
-            ("s-maxage=1", Tolerance::Granted),
-            ("s-maxage=1, must-revalidate", Tolerance::None),
-            ("no-cache", Tolerance::None),
-            ("no-cache=\"a\"", Tolerance::None),
+        let tolerance = |line| CacheControl::of_response(&headers(&[("cache-control", line)])).tolerance();
+        assert_eq!(tolerance("max-age=1"), Tolerance::Any);
+        assert_eq!(tolerance("s-maxage=1"), Tolerance::Granted);
+        for line in [
+            "max-age=1, must-revalidate",
+            "max-age=1, proxy-revalidate",
+            "s-maxage=1, must-revalidate",
+            "no-cache",
+            "no-cache=\"a\"",
         ] {
-            assert_eq!(
-                CacheControl::of_response(&headers(&[("cache-control", line)])).tolerance(),
-                tolerance,
-                "{line}"
-            );
+            assert_eq!(tolerance(line), Tolerance::None, "{line}");
         }
     }
 
@@ -115,10 +117,11 @@ mod tests {
 
     #[test]
     fn rfc9111_5_4_pragma_counts_only_without_cache_control() {
-        assert!(CacheControl::of_request(&headers(&[("pragma", "x, No-Cache")])).no_cache);
-        assert!(!CacheControl::of_request(&headers(&[("pragma", "x")])).no_cache);
+        assert!(CacheControl::of_request(&headers(&[("pragma", "x, No-Cache")])).has(Directive::NoCache));
+        assert!(!CacheControl::of_request(&headers(&[("pragma", "x")])).has(Directive::NoCache));
         assert!(
-            !CacheControl::of_request(&headers(&[("pragma", "no-cache"), ("cache-control", "x")])).no_cache
+            !CacheControl::of_request(&headers(&[("pragma", "no-cache"), ("cache-control", "x")]))
+                .has(Directive::NoCache)
         );
     }
 }

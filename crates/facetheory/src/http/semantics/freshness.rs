@@ -6,7 +6,7 @@ use http::header::{DATE, EXPIRES, HeaderName, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 use tabletheory::Timestamp;
 
-use crate::http::semantics::cache_control::{CacheControl, MAX_SECONDS};
+use crate::http::semantics::cache_control::{CacheControl, Directive, MAX_SECONDS};
 use crate::http::semantics::date::date_of;
 
 /// The heuristic lifetime is the time since the last modification divided by this.
@@ -51,7 +51,7 @@ pub(crate) fn lifetime(
         let time = date_of(headers, &EXPIRES).map(|expires| between(date, expires));
         return Lifetime::Explicit(time.unwrap_or_default());
     }
-    if !control.public && !is_heuristically_cacheable(status) {
+    if !control.has(Directive::Public) && !is_heuristically_cacheable(status) {
         return Lifetime::Unknown;
     }
     match date_of(headers, &LAST_MODIFIED) {

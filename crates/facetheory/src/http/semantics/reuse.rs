@@ -8,7 +8,7 @@ use tabletheory::Timestamp;
 
 use crate::engine::{CachedPage, EntryView, ReusePolicy, ServeDecision};
 use crate::http::forced_regenerations::{ForcePermit, ReachedLimit};
-use crate::http::semantics::cache_control::CacheControl;
+use crate::http::semantics::cache_control::{CacheControl, Directive};
 use crate::http::semantics::directives::Tolerance;
 use crate::http::semantics::freshness::lifetime;
 use crate::http::variants;
@@ -118,7 +118,7 @@ impl<'a> RequestDirectives<'a> {
     /// Whether a fresh response is fresh enough.
     fn accepts(&self, age: i64, remaining: i64) -> bool {
         let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-        !self.control.no_cache
+        !self.control.has(Directive::NoCache)
             && self.control.max_age.is_none_or(|max| age <= seconds(max))
             && self.control.min_fresh.is_none_or(|min| remaining >= seconds(min))
     }
@@ -156,7 +156,7 @@ impl<'a> RequestDirectives<'a> {
             if fresh && self.permit.as_ref().is_none_or(|permit| permit.is_granted(now)) {
                 return must_revalidate(RegenerateReason::RequestDirective(generation.generated_at));
             }
-            if !fresh && self.control.no_cache {
+            if !fresh && self.control.has(Directive::NoCache) {
                 return must_revalidate(RegenerateReason::Stale);
             }
         }

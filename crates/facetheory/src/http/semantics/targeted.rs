@@ -21,8 +21,9 @@ pub(crate) fn parse(headers: &HeaderMap) -> Option<CacheControl> {
             text.push_str(if text.is_empty() { "" } else { ", " });
             text.push_str(line.to_str().ok()?);
         }
-        let control = if text.len() > MAX_BYTES { None } else { parse_field(&text) };
-        Some(CacheControl { targeted: true, ..control? })
+        let mut control = if text.len() > MAX_BYTES { None } else { parse_field(&text) }?;
+        control.targeted = true;
+        Some(control)
     })
 }
 

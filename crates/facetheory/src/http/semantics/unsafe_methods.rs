@@ -98,24 +98,25 @@ mod tests {
     #[test]
     fn rfc9111_4_4_locations_of_the_same_origin_are_invalidated() {
         for (value, expected) in [
-            ("/x?y", Some("/x?y")),
-            ("http://example.com:81/x", Some("/x")),
-            ("https://EXAMPLE.com:81/x#f", Some("/x")),
-            ("//example.com:81/x", Some("/x")),
-            ("x", Some("/a/x")),
-            ("./x", Some("/a/x")),
-            ("http://example.com/x", None),
-            ("http://evil/x", None),
-            ("//evil/x", None),
-            ("../x", Some("/x")),
-            ("../../../x/./y", Some("/x/y")),
-            ("..", Some("/")),
-            ("?d=2", Some("/a/b?d=2")),
-            ("", None),
+            ("/x?y", "/x?y"),
+            ("http://example.com:81/x", "/x"),
+            ("https://EXAMPLE.com:81/x#f", "/x"),
+            ("//example.com:81/x", "/x"),
+            ("x", "/a/x"),
+            ("./x", "/a/x"),
+            ("../x", "/x"),
+            ("../../../x/./y", "/x/y"),
+            ("..", "/"),
+            ("?d=2", "/a/b?d=2"),
         ] {
             for name in [LOCATION, CONTENT_LOCATION] {
                 let found = after("POST", 201, &[(name, value)]);
-                assert_eq!(found.get(1).map(String::as_str), expected, "{value}");
+                assert_eq!(found.get(1).map(String::as_str), Some(expected), "{value}");
+            }
+        }
+        for value in ["http://example.com/x", "http://evil/x", "//evil/x", ""] {
+            for name in [LOCATION, CONTENT_LOCATION] {
+                assert_eq!(after("POST", 201, &[(name, value)]).len(), 1, "{value}");
             }
         }
         let both = after("POST", 201, &[(LOCATION, "/x"), (CONTENT_LOCATION, "/y")]);

@@ -14,6 +14,7 @@ use crate::engine::{CachedPage, FreshPage, ServeDecision, Served, boxed};
 use crate::error::Error;
 use crate::http::headers::has_named_hops;
 use crate::http::router::route::Route;
+use crate::http::semantics::cache_control::Directive;
 use crate::http::semantics::reuse::RequestDirectives;
 use crate::http::variants;
 use crate::pages::policy::Policy;
@@ -89,7 +90,7 @@ impl CacheHandler {
         }
         let headers = &request.headers;
         let directives = RequestDirectives::of(headers);
-        if directives.control.no_store || is_for_origin(headers) || has_named_hops(headers) {
+        if directives.control.has(Directive::NoStore) || is_for_origin(headers) || has_named_hops(headers) {
             return None;
         }
         let primary = match self.isr.get_fresh_with(page, policy, &directives, now)? {

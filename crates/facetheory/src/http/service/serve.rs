@@ -22,6 +22,7 @@ use crate::http::request_origin::RequestOrigin;
 use crate::http::respond::{self, ResponseContext};
 use crate::http::router::rejection::Rejection;
 use crate::http::router::resolve::{Resolution, ResolvedRequest};
+use crate::http::semantics::cache_control::Directive;
 use crate::http::semantics::cache_status::CacheStatus;
 use crate::http::semantics::reuse::RequestDirectives;
 use crate::protocol::key::PageKey;
@@ -62,7 +63,8 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         let permit = || ForcePermit::new(&self.handler.forced, &self.page.key, client);
         let directives = route.follow_origin.then(|| RequestDirectives::of(headers).limited(permit()));
         // Only the origin may respond to such a request: it has `no-store`, or a condition for the origin.
-        if directives.as_ref().is_some_and(|it| it.control.no_store || is_for_origin(headers)) {
+        if directives.as_ref().is_some_and(|it| it.control.has(Directive::NoStore) || is_for_origin(headers))
+        {
             return self.pass_through(&self.page.key, bypass(Some("request"), "request-directive")).await;
         }
         for _ in 0..MAX_SELECTIONS {
@@ -71,7 +73,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
                 Err(error) => return Ok(self.reject(&Rejection::bad(error.to_string()), "rejected")),
             };
             if let (Some(directives), false) = (&directives, selected.is_servable()) {
-                if directives.control.only_if_cached {
+                if directives.control.has(Directive::OnlyIfCached) {
                     let text = "the response is not stored, and the request has `only-if-cached`".to_owned();
                     let rejection = Rejection { status: StatusCode::GATEWAY_TIMEOUT, text };
                     return Ok(self.reject(&rejection, "only-if-cached"));

@@ -19,7 +19,7 @@ fn stored_for(age: i64, lines: &[(&str, &str)], request: &[(&'static str, &str)]
     let control = CacheControl::of_response(&headers);
     let lifetime = lifetime(StatusCode::OK, &headers, &control, Timestamp::from_seconds(NOW)).time();
     let fresh = i64::try_from(lifetime.as_secs()).expect("a time") - age;
-    let fresh = if control.no_cache { 0 } else { fresh.max(0) };
+    let fresh = if control.has(Directive::NoCache) { 0 } else { fresh.max(0) };
     let mut generation = Generation::new("a", NOW, fresh);
     generation.content.headers = stored;
     generation.content.initial_age = Some(age);
