@@ -60,11 +60,17 @@ fn every_row_is_read_and_written_byte_for_byte() {
     }
 }
 
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).expect("the file is JSON")
+}
+
+fn list(value: &serde_json::Value) -> &[serde_json::Value] {
+    value.as_array().expect("a list")
+}
+
 #[test]
 fn requests_have_the_hashes_of_the_file() {
-    let vectors: serde_json::Value =
-        serde_json::from_str(include_str!("golden/request_hashes.json")).expect("the file is JSON");
-    for vector in vectors.as_array().expect("a list") {
+    for vector in list(&json(include_str!("golden/request_hashes.json"))) {
         let text = |name: &str| vector[name].as_str();
         let cache_key = text("cache_key").expect("a cache key");
         let hash = request_hash(cache_key, text("deployment"), text("policy_version"));
@@ -112,9 +118,7 @@ fn keys_are_written_as_in_the_file() {
 
 #[test]
 fn partition_keys_are_built_as_in_the_file() {
-    let vectors: serde_json::Value =
-        serde_json::from_str(include_str!("golden/keys.json")).expect("the file is JSON");
-    for vector in vectors["partition_keys"].as_array().expect("a list") {
+    for vector in list(&json(include_str!("golden/keys.json"))["partition_keys"]) {
         let text = |name: &str| vector[name].as_str();
         let tenant = text("tenant").map(|name| Tenant::new(name).expect("a tenant"));
         let scheme = match text("scheme") {
@@ -129,9 +133,7 @@ fn partition_keys_are_built_as_in_the_file() {
 
 #[test]
 fn cache_keys_of_typescript_services_are_built_from_their_parts_as_in_the_file() {
-    let vectors: serde_json::Value =
-        serde_json::from_str(include_str!("golden/keys.json")).expect("the file is JSON");
-    for vector in vectors["facetheory_ts"].as_array().expect("a list") {
+    for vector in list(&json(include_str!("golden/keys.json"))["facetheory_ts"]) {
         let text = |name: &str| vector[name].as_str();
         let mut key = CacheKey::route(text("pattern").expect("a pattern")).facetheory_ts();
         if let Some(tenant) = text("tenant") {

@@ -14,23 +14,25 @@ use tokio::task::{JoinHandle, JoinSet};
 /// More than any request of a test.
 const MAX_BYTES: usize = 1 << 20;
 
-/// The faults of a store.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Faults {
+/// The fault of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    #[default]
+    None,
     /// A conditional put overwrites an object that exists.
-    pub(crate) ignores_if_none_match: bool,
+    IgnoresIfNoneMatch,
     /// The first puts, as many as this, get the response 409.
-    pub(crate) conflicts: u32,
+    Conflicts(u32),
     /// Metadata is not stored.
-    pub(crate) forgets_metadata: bool,
+    ForgetsMetadata,
     /// Lists are denied.
-    pub(crate) denies_lists: bool,
+    DeniesLists,
     /// Deletes succeed, but nothing is deleted.
-    pub(crate) ignores_deletes: bool,
+    IgnoresDeletes,
     /// Reads return other bytes than were written.
-    pub(crate) garbles: bool,
+    Garbles,
     /// Everything is denied.
-    pub(crate) denies_everything: bool,
+    DeniesEverything,
 }
 
 /// An object: its headers and its bytes.
@@ -39,7 +41,7 @@ type Object = (Vec<(String, String)>, Vec<u8>);
 #[derive(Debug, Default)]
 struct State {
     objects: BTreeMap<String, Object>,
-    faults: Faults,
+    fault: Fault,
     puts: u32,
 }
 
@@ -70,10 +72,10 @@ struct Response {
 }
 
 impl Fake {
-    pub(crate) async fn start(faults: Faults) -> Fake {
+    pub(crate) async fn start(fault: Fault) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let endpoint = format!("http://{}", listener.local_addr().expect("a bound port"));
-        let state = Arc::new(Mutex::new(State { faults, ..State::default() }));
+        let state = Arc::new(Mutex::new(State { fault, ..State::default() }));
         let serving = state.clone();
         let task = tokio::spawn(async move {
             // The connections are closed with the store.
@@ -153,7 +155,7 @@ impl State {
     fn respond(&mut self, request: Request) -> Response {
         let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
         let key = path.trim_start_matches("/bucket").trim_start_matches('/').to_owned();
-        if self.faults.denies_everything {
+        if self.fault == Fault::DeniesEverything {
             return error("403 Forbidden", "AccessDenied");
         }
         match request.method.as_str() {
@@ -161,7 +163,7 @@ impl State {
             "GET" if query.contains("list-type=2") => self.list(query),
             "GET" | "HEAD" => self.get(&key, request.method == "HEAD"),
             "DELETE" => {
-                if !self.faults.ignores_deletes {
+                if self.fault != Fault::IgnoresDeletes {
                     self.objects.remove(&key);
                 }
                 Response { status: "204 No Content", headers: vec![], body: vec![] }
@@ -172,16 +174,16 @@ impl State {
 
     fn put(&mut self, key: String, request: Request) -> Response {
         self.puts += 1;
-        if self.faults.conflicts > 0 {
-            self.faults.conflicts -= 1;
+        if let Fault::Conflicts(left @ 1..) = &mut self.fault {
+            *left -= 1;
             return error("409 Conflict", "ConditionalRequestConflict");
         }
         let only_create = request.headers.iter().any(|(name, value)| name == "if-none-match" && value == "*");
-        if only_create && self.objects.contains_key(&key) && !self.faults.ignores_if_none_match {
+        if only_create && self.objects.contains_key(&key) && self.fault != Fault::IgnoresIfNoneMatch {
             return error("412 Precondition Failed", "PreconditionFailed");
         }
         let stored = |name: &str| name == "content-type" || name.starts_with("x-amz-meta-");
-        let forgets = self.faults.forgets_metadata;
+        let forgets = self.fault == Fault::ForgetsMetadata;
         let headers = request.headers.into_iter().filter(|(name, _)| stored(name) && !forgets).collect();
         self.objects.insert(key, (headers, request.body));
         Response { status: "200 OK", headers: vec![("etag".into(), "\"1\"".into())], body: vec![] }
@@ -194,7 +196,7 @@ impl State {
         let mut headers = headers.clone();
         headers.push(("etag".into(), "\"1\"".into()));
         headers.push(("last-modified".into(), "Tue, 14 Nov 2023 22:13:20 GMT".into()));
-        let body = match (only_head, self.faults.garbles) {
+        let body = match (only_head, self.fault == Fault::Garbles) {
             (true, _) => vec![],
             (false, true) => vec![b'?'; body.len()],
             (false, false) => body.clone(),
@@ -203,7 +205,7 @@ impl State {
     }
 
     fn list(&self, query: &str) -> Response {
-        if self.faults.denies_lists {
+        if self.fault == Fault::DeniesLists {
             return error("403 Forbidden", "AccessDenied");
         }
         let prefix = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or_default();

@@ -8,8 +8,7 @@ use crate::fixture::{INTERVAL, SECOND, Site, served, state_and_body};
 
 /// A process with a stale page "one" that it replaces by "two", in the background and in so much time.
 async fn rendering_in_the_background(render_time: Duration) -> Site {
-    let site = Site::new();
-    site.get("one").await;
+    let site = Site::with_page().await;
     tokio::time::advance(INTERVAL).await;
     let response = site.get_slow(render_time, Ok(Rendered::html("two"))).await;
     assert_eq!(state_and_body(response), served(State::Stale, "one"));
@@ -96,8 +95,7 @@ async fn a_panic_of_the_renderer_is_a_failed_render_and_releases_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn settling_waits_for_background_renders_and_the_engine_works_on() {
-    let site = Site::new();
-    site.get("one").await;
+    let site = Site::with_page().await;
     for body in ["two", "three"] {
         tokio::time::advance(INTERVAL).await;
         let response = site.get_slow(3 * SECOND, Ok(Rendered::html(body))).await;

@@ -50,6 +50,13 @@ impl Site {
         }
     }
 
+    /// A process with the page "one" in memory.
+    pub(crate) async fn with_page() -> Self {
+        let site = Site::new();
+        site.get("one").await;
+        site
+    }
+
     /// A process that relies on the change feed, with a page in memory that is fresh for so long.
     pub(crate) async fn on_feed(fresh_for: Duration) -> Self {
         let site = Site::built(exclusive).with(|policy| policy.revalidate = fresh_for);

@@ -52,8 +52,7 @@ async fn a_page_that_is_invalidated_during_its_render_is_served_only_to_the_clie
 
 #[tokio::test(start_paused = true)]
 async fn a_soft_invalidated_page_is_served_stale_and_regenerated() {
-    let site = Site::new();
-    site.get("one").await;
+    let site = Site::with_page().await;
     tokio::time::advance(SECOND).await;
     site.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("a result");
     assert_eq!(site.get("two").await, served(State::Stale, "one"));

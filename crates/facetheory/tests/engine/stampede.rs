@@ -63,8 +63,7 @@ async fn a_table_that_does_not_respond_at_once_is_read_rarely_while_another_proc
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_page_is_rendered_once_and_no_request_waits_for_it() {
-    let site = Site::new();
-    site.get("one").await;
+    let site = Site::with_page().await;
     tokio::time::advance(INTERVAL).await;
     let began = site.isr.now();
     let states = stampede(std::slice::from_ref(&site), "two", 10 * SECOND).await;
@@ -77,8 +76,7 @@ async fn a_stale_page_is_rendered_once_and_no_request_waits_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_is_not_in_memory_is_read_once() {
-    let site = Site::new();
-    site.get("one").await;
+    let site = Site::with_page().await;
     let cold = site.another();
     site.table.take();
     let states = stampede(std::slice::from_ref(&cold), "two", SECOND).await;

@@ -23,8 +23,7 @@ async fn a_page_is_rendered_then_served_from_memory_then_regenerated_in_the_back
 
 #[tokio::test(start_paused = true)]
 async fn hits_read_the_table_only_after_metadata_max_age() {
-    let site = Site::new();
-    site.get("one").await;
+    let site = Site::with_page().await;
     site.table.take();
     for _ in 0..100 {
         assert_eq!(site.get("two").await.0, State::Hit);
@@ -74,8 +73,7 @@ async fn with_a_metadata_max_age_of_zero_an_invalidation_of_a_tag_by_another_pro
 
 #[tokio::test(start_paused = true)]
 async fn another_process_serves_the_published_page() {
-    let site = Site::new();
-    site.get("one").await;
+    let site = Site::with_page().await;
     assert_eq!(site.another().get("two").await, served(State::Hit, "one"));
     assert_eq!(site.renders(), 1);
 }
@@ -177,8 +175,7 @@ async fn after_a_failed_render_the_stale_page_is_served_and_the_next_render_back
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_render_in_the_background_backs_off_and_clients_do_not_notice() {
-    let site = Site::new();
-    site.get("one").await;
+    let site = Site::with_page().await;
     tokio::time::advance(INTERVAL).await;
     for _ in 0..10 {
         assert_eq!(state_and_body(site.get_failing().await), served(State::Stale, "one"));

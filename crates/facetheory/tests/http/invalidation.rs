@@ -211,13 +211,23 @@ async fn a_hard_invalidated_variant_is_not_served_while_the_table_is_unreachable
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_unsafe_request_invalidates_even_if_its_client_disconnects() {
+/// A site with a page that a request changes slowly, whose client has disconnected.
+async fn with_an_abandoned_change() -> Site {
     let site = Site::of(routes());
     changes(&site, |request| request.method() == Method::POST);
     site.get("/a").await;
+    abandon_change(&site).await;
+    site
+}
+
+async fn abandon_change(site: &Site) {
     let left = tokio::time::timeout(SECOND, site.send("POST", "/a", &[])).await;
     assert!(left.is_err(), "the client disconnects");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unsafe_request_invalidates_even_if_its_client_disconnects() {
+    let site = with_an_abandoned_change().await;
     assert_eq!(site.get("/a").await.state(), "hit", "the origin has not responded yet");
     tokio::time::sleep(SLOW).await;
     assert_eq!(site.get("/a").await.text(), "none, change 1");
@@ -225,14 +235,11 @@ async fn an_unsafe_request_invalidates_even_if_its_client_disconnects() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_the_invalidation_of_an_unsafe_request() {
-    let site = Site::of(routes());
-    changes(&site, |request| request.method() == Method::POST);
-    site.get("/a").await;
-    let _left = tokio::time::timeout(SECOND, site.send("POST", "/a", &[])).await;
+    let site = with_an_abandoned_change().await;
     assert!(site.isr.shut_down(SLOW).await);
     assert_eq!(site.another(routes()).get("/a").await.text(), "none, change 1");
 
-    let _left = tokio::time::timeout(SECOND, site.send("POST", "/a", &[])).await;
+    abandon_change(&site).await;
     assert!(!site.isr.shut_down(SECOND).await, "but not for longer than is allowed");
 }
 
@@ -269,12 +276,18 @@ async fn a_stored_invalidation_applies_while_the_table_is_unreachable_again() {
     assert_eq!(site.get("/a").await.text(), "none, change 1");
 }
 
-#[tokio::test(start_paused = true)]
-async fn shutdown_is_not_delayed_by_an_invalidation_that_cannot_be_stored() {
+/// A site with an invalidation that cannot be stored, since its table is unreachable.
+async fn with_an_unstored_invalidation() -> Site {
     let site = Site::of(routes());
     changes(&site, |_| false);
     site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
     is_changed(&site, "/a").await;
+    site
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_is_not_delayed_by_an_invalidation_that_cannot_be_stored() {
+    let site = with_an_unstored_invalidation().await;
     let started = tokio::time::Instant::now();
     assert!(!site.isr.shut_down(SLOW).await, "something was given up");
     assert!(started.elapsed() < 2 * SLOW);
@@ -282,10 +295,7 @@ async fn shutdown_is_not_delayed_by_an_invalidation_that_cannot_be_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pending_invalidation_is_not_retried_for_ever() {
-    let site = Site::of(routes());
-    changes(&site, |_| false);
-    site.table.set_faults(Faults { fail: 1.0, ..Faults::default() });
-    is_changed(&site, "/a").await;
+    let site = with_an_unstored_invalidation().await;
     tokio::time::sleep(3600 * SECOND).await;
     tokio::time::sleep(60 * SECOND).await;
     assert!(site.isr.shut_down(SECOND).await, "nothing is tried any more");
@@ -323,24 +333,31 @@ async fn a_page_that_is_first_fetched_while_it_changes_is_not_fresh() {
     .await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_variant_that_has_outlived_its_page_is_not_found_by_the_next_one() {
+const ENGLISH: [(&str, &str); 1] = [("x-language", "en")];
+const FRENCH: [(&str, &str); 1] = [("x-language", "fr")];
+
+/// A site with a page in two languages.
+async fn with_two_variants() -> Site {
     let site = Site::of(routes());
     changes(&site, |_| false);
-    let [english, french] = ["en", "fr"].map(|language| [("x-language", language)]);
-    for headers in [&english, &french] {
-        site.get_with("/a", headers).await;
-    }
-    assert_eq!(site.get_with("/a", &french).await.state(), "hit");
+    site.get_with("/a", &ENGLISH).await;
+    site.get_with("/a", &FRENCH).await;
+    site
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_that_has_outlived_its_page_is_not_found_by_the_next_one() {
+    let site = with_two_variants().await;
+    assert_eq!(site.get_with("/a", &FRENCH).await.state(), "hit");
     let deleted = Write::delete(page(&site, "/a").meta());
     assert!(site.table.commit(&Txn::from(deleted)).await.expect("no error").is_done());
     tokio::time::advance(SLOW).await;
     is_changed(&site, "/a").await;
     assert_eq!(rows_of_changes(&site).await, 0, "the page is not stored");
     tokio::time::advance(SLOW).await;
-    site.get_with("/a", &english).await;
+    site.get_with("/a", &ENGLISH).await;
     assert_eq!(
-        site.get_with("/a", &french).await.state(),
+        site.get_with("/a", &FRENCH).await.state(),
         "miss",
         "the variant is older than the invalidation"
     );
@@ -348,21 +365,16 @@ async fn a_variant_that_has_outlived_its_page_is_not_found_by_the_next_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_variant_of_a_hard_invalidated_page_is_not_revalidated() {
-    let site = Site::of(routes());
-    changes(&site, |_| false);
-    let [english, french] = ["en", "fr"].map(|language| [("x-language", language)]);
-    for headers in [&english, &french] {
-        site.get_with("/a", headers).await;
-    }
+    let site = with_two_variants().await;
     tokio::time::advance(61 * SECOND).await;
     site.requests();
-    site.get_with("/a", &french).await;
+    site.get_with("/a", &FRENCH).await;
     assert!(site.requests()[0].headers().contains_key("if-none-match"), "it is stale by its time alone");
     site.isr.invalidate(&page(&site, "/a"), InvalidationMode::Hard).await.expect("a table");
     tokio::time::advance(SLOW).await;
-    site.get_with("/a", &english).await;
+    site.get_with("/a", &ENGLISH).await;
     site.requests();
-    site.get_with("/a", &french).await;
+    site.get_with("/a", &FRENCH).await;
     let requests = site.requests();
     assert!(
         !requests[0].headers().contains_key("if-none-match"),

@@ -15,12 +15,17 @@ pub(crate) enum ChildCommand {
     Row(String),
 }
 
+/// The pages with a name and the numbers from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    pub(crate) name: String,
+    pub(crate) count: usize,
+}
+
 /// Concurrent requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Burst {
-    /// The pages: those with this name and the numbers from 0.
-    pub(crate) name: String,
-    pub(crate) pages: usize,
+    pub(crate) pages: Pages,
     /// Renders finish once a file with this name exists.
     pub(crate) until: Option<String>,
     /// The number of clients per page.
@@ -32,11 +37,11 @@ pub(crate) struct Burst {
 impl Burst {
     /// Requests of so many clients for one page, whose renders are fresh for an hour.
     pub(crate) fn of(name: &str, each: usize) -> Burst {
-        Burst { name: name.to_owned(), pages: 1, each, interval: 3600, until: None }
+        Burst { pages: Pages { name: name.to_owned(), count: 1 }, each, interval: 3600, until: None }
     }
 
     pub(crate) fn total(&self) -> usize {
-        self.pages * self.each
+        self.pages.count * self.each
     }
 }
 
@@ -114,8 +119,8 @@ impl fmt::Display for ChildCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ChildCommand::Row(name) => write!(f, "row {name}"),
-            ChildCommand::Burst(Burst { name, pages, each, interval, until }) => {
-                write!(f, "burst {name} {pages} {each} {interval} {}", until.as_deref().unwrap_or("-"))
+            ChildCommand::Burst(Burst { pages: Pages { name, count }, each, interval, until }) => {
+                write!(f, "burst {name} {count} {each} {interval} {}", until.as_deref().unwrap_or("-"))
             }
         }
     }
@@ -127,9 +132,8 @@ impl FromStr for ChildCommand {
     fn from_str(line: &str) -> Result<ChildCommand, Failed> {
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["row", name] => Ok(ChildCommand::Row(name.to_owned())),
-            ["burst", name, pages, each, interval, until] => Ok(ChildCommand::Burst(Burst {
-                name: name.to_owned(),
-                pages: pages.parse()?,
+            ["burst", name, count, each, interval, until] => Ok(ChildCommand::Burst(Burst {
+                pages: Pages { name: name.to_owned(), count: count.parse()? },
                 each: each.parse()?,
                 interval: interval.parse()?,
                 until: Some(until).filter(|until| *until != "-").map(str::to_owned),

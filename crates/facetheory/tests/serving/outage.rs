@@ -211,7 +211,9 @@ fn allow(responses: &Responses, states: &[&str]) -> Result<(), Failed> {
 }
 
 fn pages(name: &str, each: usize) -> Burst {
-    Burst { pages: PAGES, ..Burst::of(name, each) }
+    let mut burst = Burst::of(name, each);
+    burst.pages.count = PAGES;
+    burst
 }
 
 fn summary(responses: &Responses) -> String {

@@ -111,7 +111,7 @@ impl Site {
         let mut requests = tokio::task::JoinSet::new();
         for number in 0..total {
             let (site, started) = (self.clone(), started.clone());
-            let page = page(&burst.name, number % burst.pages);
+            let page = page(&burst.pages.name, number % burst.pages.count);
             let until = burst.until.as_ref().map(|file| self.directory.join(file));
             requests.spawn(async move {
                 let start = SystemClock.now();
