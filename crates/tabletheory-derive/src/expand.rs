@@ -7,7 +7,7 @@ use syn::spanned::Spanned as _;
 use syn::{DeriveInput, Result};
 
 use crate::option::Role;
-use crate::parse::{Field, ModelDescription};
+use crate::parse::{Field, ModelDescription, Storage};
 
 /// Generates the code of `#[derive(Model)]` for this struct.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -25,7 +25,7 @@ fn implementation(model: &ModelDescription) -> TokenStream {
     let text = name.unraw().to_string();
     let table_env = optional(model.table_env.as_deref());
     let [ttl, version, created_at, updated_at] = [Role::Ttl, Role::Version, Role::CreatedAt, Role::UpdatedAt]
-        .map(|role| optional(model.role(role).map(|field| field.attribute.as_str())));
+        .map(|role| optional(model.role(role).map(|field| field.storage.attribute.as_str())));
     let optional_version = model.role(Role::Version).is_some_and(Field::is_option);
     let time_form = time_form(model.has_text_times());
     let key = [Role::Pk, Role::Sk].map(|role| model.role(role).map(|field| &field.name));
@@ -83,10 +83,10 @@ fn write(field: &Field) -> Option<TokenStream> {
     if field.role.is_some_and(Role::is_key) {
         return None;
     }
-    let Field { name, attribute, omitempty, .. } = field;
+    let Field { name, storage: Storage { attribute, omitempty, .. }, .. } = field;
     // The span makes the compiler point at the field if its type cannot be serialized.
     let span = field.ty.span();
-    let serialize = match &field.with {
+    let serialize = match &field.storage.with {
         // A closure, so that a reference to the field is coerced to the function's parameter.
         Some(module) => quote!(|value, serializer| #module::serialize(value, serializer)),
         None if field.is_bytes() => {
@@ -108,16 +108,16 @@ fn write(field: &Field) -> Option<TokenStream> {
 }
 
 fn read(field: &Field) -> TokenStream {
-    let Field { name, attribute, .. } = field;
+    let Field { name, storage: Storage { attribute, .. }, .. } = field;
     let value = match field.role {
         Some(Role::Pk) => quote!(row.pk()),
         Some(Role::Sk) => quote!(row.sk()),
         _ => {
-            let may_be_absent = field.omitempty || field.is_option();
+            let may_be_absent = field.storage.omitempty || field.is_option();
             let method = if may_be_absent { quote!(get_or_default) } else { quote!(get) };
             let ty = field.type_text();
             let span = field.ty.span();
-            let deserialize = match &field.with {
+            let deserialize = match &field.storage.with {
                 Some(module) => quote!(|value| #module::deserialize(value)),
                 None if field.is_bytes() => quote!(::tabletheory::__private::bytes::deserialize),
                 None => quote_spanned!(span=> ::tabletheory::__private::Deserialize::deserialize),
@@ -139,7 +139,7 @@ fn read(field: &Field) -> TokenStream {
 
 /// Returns the type of values in conditions and updates: the form in which the field is stored.
 fn attribute_type(field: &Field) -> TokenStream {
-    let Some(module) = &field.with else {
+    let Some(module) = &field.storage.with else {
         let ty = field.value_type();
         return quote!(#ty);
     };
@@ -156,7 +156,7 @@ fn attribute_type(field: &Field) -> TokenStream {
 fn constants(model: &ModelDescription) -> TokenStream {
     let name = &model.name;
     let constants = model.fields.iter().map(|field| {
-        let Field { name, visibility, attribute, .. } = field;
+        let Field { name, visibility, storage: Storage { attribute, .. }, .. } = field;
         let constant = format_ident!("{}", name.unraw().to_string().to_uppercase(), span = name.span());
         let ty = attribute_type(field);
         let doc = format!("The attribute `{attribute}`.");

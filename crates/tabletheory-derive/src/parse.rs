@@ -29,10 +29,18 @@ pub(crate) struct ModelDescription {
 pub(crate) struct Field {
     pub(crate) name: Ident,
     pub(crate) visibility: Visibility,
-    pub(crate) with: Option<Path>,
     pub(crate) ty: Type,
-    pub(crate) attribute: String,
     pub(crate) role: Option<Role>,
+    pub(crate) storage: Storage,
+}
+
+/// How the value of a field is stored.
+pub(crate) struct Storage {
+    /// The name of its attribute.
+    pub(crate) attribute: String,
+    /// The module that converts it, instead of its type.
+    pub(crate) with: Option<Path>,
+    /// Whether an empty value is left out.
     pub(crate) omitempty: bool,
 }
 
@@ -115,12 +123,12 @@ impl ModelDescription {
         let mut errors = Vec::new();
         let mut taken: HashMap<&str, &Ident> = HashMap::new();
         for field in &self.fields {
-            if let Some(first) = taken.insert(&field.attribute, &field.name) {
+            if let Some(first) = taken.insert(&field.storage.attribute, &field.name) {
                 errors.push(Error::new(
                     field.name.span(),
                     format!(
                         "field `{}`: its attribute is named `{}`, like that of the field `{first}`",
-                        field.name, field.attribute
+                        field.name, field.storage.attribute
                     ),
                 ));
             }
@@ -171,10 +179,8 @@ impl Field {
             name,
             visibility: field.vis.clone(),
             ty: field.ty.clone(),
-            attribute,
             role: options.role,
-            omitempty: options.omitempty.is_some(),
-            with,
+            storage: Storage { attribute, with, omitempty: options.omitempty.is_some() },
         })
     }
 
@@ -185,7 +191,7 @@ impl Field {
 
     /// Whether the field is stored as bytes, and not as a list of numbers.
     pub(crate) fn is_bytes(&self) -> bool {
-        self.with.is_none() && type_text(self.value_type()) == "Vec<u8>"
+        self.storage.with.is_none() && type_text(self.value_type()) == "Vec<u8>"
     }
 
     pub(crate) fn is_text(&self) -> bool {

@@ -45,19 +45,27 @@ impl Drop for SmallDisk {
     }
 }
 
+fn open(path: &Path) -> tabletheory::Result<SqliteTable> {
+    SqliteTable::open_with(path, &SqliteSettings::default().sweep(None), Arc::new(SystemClock))
+}
+
+/// A table with a row, which was opened again when the disk was full.
+async fn opened_on_a_full_disk(disk: &SmallDisk, path: &Path) -> SqliteTable {
+    let table = open(path).expect("a new table");
+    assert!(table.commit(&put("META", 1)).await.expect("a put").is_done());
+    drop(table);
+    disk.fill();
+    let table = open(path).expect("the table is there");
+    assert_eq!(n(&table, "META").await, Some(1));
+    table
+}
+
 #[tokio::test]
 async fn a_table_on_a_full_disk_is_read_and_is_written_again_when_there_is_room() {
     let Some(disk) = SmallDisk::mount() else { return skipped() };
     // The characters with a meaning in addresses are part of the name.
     let path = disk.path().join("table?100%#.db");
-    let open =
-        || SqliteTable::open_with(&path, &SqliteSettings::default().sweep(None), Arc::new(SystemClock));
-    let table = open().expect("a new table");
-    assert!(table.commit(&put("META", 1)).await.expect("a put").is_done());
-    drop(table);
-    disk.fill();
-    let table = open().expect("the table is there");
-    assert_eq!(n(&table, "META").await, Some(1));
+    let table = opened_on_a_full_disk(&disk, &path).await;
     assert_eq!(table.scan(&Scan::new()).await.expect("a scan").items.len(), 1);
     let error = table.commit(&put("META", 2)).await.expect_err("the disk is full");
     assert_eq!(error.kind(), Kind::Unavailable);
@@ -72,16 +80,9 @@ async fn a_table_on_a_full_disk_is_read_and_is_written_again_when_there_is_room(
 async fn changes_by_another_process_are_read_after_there_is_room() {
     let Some(disk) = SmallDisk::mount() else { return skipped() };
     let path = disk.path().join("table.db");
-    let open =
-        || SqliteTable::open_with(&path, &SqliteSettings::default().sweep(None), Arc::new(SystemClock));
-    let table = open().expect("a new table");
-    assert!(table.commit(&put("META", 1)).await.expect("a put").is_done());
-    drop(table);
-    disk.fill();
-    let table = open().expect("the table is there");
-    assert_eq!(n(&table, "META").await, Some(1));
+    let table = opened_on_a_full_disk(&disk, &path).await;
     disk.make_room();
-    let other = open().expect("there is room");
+    let other = open(&path).expect("there is room");
     assert!(other.commit(&put("META", 2)).await.expect("a put").is_done());
     assert_eq!(n(&table, "META").await, Some(2), "although this process has not written since");
 }
