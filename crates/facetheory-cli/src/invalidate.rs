@@ -5,13 +5,13 @@ mod materialise;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
-use facetheory::{InvalidationMode, PageStore, Tag, Tenant};
+use facetheory::{InvalidationMode, Listing, PageStore, Tag, Tenant};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tabletheory::Address;
 use tokio_util::sync::CancellationToken;
 
-use self::materialise::{Materialise, Report, remedy};
+use self::materialise::{BATCH, Materialise, Report, remedy};
 use crate::print;
 use crate::serve::{StoreLocation, Stores};
 use crate::signals::Signals;
@@ -180,10 +180,10 @@ impl Arguments {
         progress: ProgressBar,
     ) -> Result<Report> {
         let stop = CancellationToken::new();
+        let mut pages = Listing::new(BATCH);
+        (pages.tag, pages.below, pages.tenant) = (self.tag.clone(), self.path.clone(), tenant);
         let run = Materialise {
-            tag: self.tag.clone(),
-            path: self.path.clone(),
-            tenant,
+            pages,
             mode: if self.hard { InvalidationMode::Hard } else { InvalidationMode::Soft },
             since: self.since.unwrap_or(began),
             dry_run: self.dry_run,
@@ -279,7 +279,9 @@ mod tests {
     fn shown(rows: Option<u64>) -> String {
         let (terminal, progress) = (Recorder::default(), progress_bar(rows));
         progress.set_draw_target(ProgressDrawTarget::term_like(Box::new(terminal.clone())));
-        show(&progress, &Report { rows: 50, matched: 20, written: 10, ..Report::default() });
+        let mut report = Report::default();
+        (report.rows, report.matched, report.written) = (50, 20, 10);
+        show(&progress, &report);
         terminal.0.lock().clone()
     }
 

@@ -79,7 +79,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
 /// Reads the configuration, and opens the store and the queue.
 async fn start(arguments: &Arguments, api: &RuntimeApi) -> Result<Function> {
     let settings = Settings::read(&serve_arguments(arguments, std::env::var_os(TASK_ROOT)))?;
-    let log = log::start(&arguments.log, settings.config.log)?;
+    let log = log::start(&arguments.log, settings.config.log.format)?;
     let store = &settings.config.store;
     ensure!(
         store.data.is_some() || !serve::is_embedded(store)?,

@@ -74,14 +74,14 @@ const BACKGROUND_QUEUE: usize = 1024;
 /// Serves until a signal shuts the process down.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let settings = Settings::read(arguments)?;
-    let log = log::start(&arguments.log, settings.config.log)?;
+    let log = log::start(&arguments.log, settings.config.log.format)?;
     settings.log_warnings();
     let (mut sockets, hand_over) = Sockets::inherit(settings.config.hand_over.as_deref()).await?;
     let admin = arguments.admin.bind(&settings.config.admin, &mut sockets).await?;
     let builder = store::open(&settings.config.store, &settings.config.timeouts).await?;
     let builder = builder.background(settings.config.limits.background_renders(), BACKGROUND_QUEUE);
     let builder = builder.replaced_retention(settings.config.gc.replaced);
-    let access = log.access(settings.config.log_sample);
+    let access = log.access(settings.config.log.sample);
     let server = Server::bind(settings, builder, &mut sockets, admin, access).await?;
     sockets.finish()?;
     print(&format!("listening on {}/\n", server.url()))?;

@@ -122,7 +122,7 @@ pub(super) async fn ready(admin: AdminState) -> (StatusCode, axum::Json<Ready>) 
     } else {
         admin.readiness.check(&admin.isr).await
     };
-    let origin = if admin.gateway.origin_status().is_down { OriginState::Down } else { OriginState::Up };
+    let origin = if admin.gateway.origin().is_down() { OriginState::Down } else { OriginState::Up };
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let details = reasons.iter().map(|reason| reason.detail().to_owned()).collect();
     (status, axum::Json(Ready { ready: reasons.is_empty(), reasons, details, origin }))

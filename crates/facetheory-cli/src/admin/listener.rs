@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Admin, AdminSettings, router};
-use crate::sockets::{ListenAddress, Sockets, is_in_use};
+use crate::sockets::{ACCEPT_PAUSE, ListenAddress, Sockets, is_in_use};
 
 /// The most connections at once; further ones wait in the backlog.
 const MAX_CONNECTIONS: usize = 1024;
@@ -24,8 +24,6 @@ const MAX_CONNECTIONS: usize = 1024;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit on request headers.
 const MAX_HEADER_BYTES: usize = 32 * 1024;
-/// The pause after a failed `accept`, such as for lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a shutdown waits for requests in progress.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -137,7 +137,7 @@ fn describe() {
     responses((status = 200, description = "The text format of Prometheus", body = String, content_type = "text/plain")),
 )]
 pub(super) async fn show(admin: AdminState) -> impl IntoResponse {
-    let origin = admin.gateway.origin_status();
+    let origin = admin.gateway.origin();
     #[expect(clippy::cast_precision_loss, reason = "none of these counts reaches 2^53")]
     {
         let (pages, bytes) = admin.isr.in_memory();
@@ -147,12 +147,12 @@ pub(super) async fn show(admin: AdminState) -> impl IntoResponse {
         gauge!("facetheory_memory_used_bytes").set(used as f64);
         gauge!("facetheory_memory_limit_bytes").set(limit as f64);
         gauge!("facetheory_gateway_connections").set(admin.connections.open() as f64);
-        gauge!("facetheory_gateway_origin_connections").set(origin.connections as f64);
-        gauge!("facetheory_gateway_origin_queue").set(origin.waiting as f64);
+        gauge!("facetheory_gateway_origin_connections").set(origin.connections() as f64);
+        gauge!("facetheory_gateway_origin_queue").set(origin.waiting() as f64);
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         gauge!("facetheory_process_tasks").set(tasks as f64);
     }
-    gauge!("facetheory_gateway_origin_up").set(if origin.is_down { 0.0 } else { 1.0 });
+    gauge!("facetheory_gateway_origin_up").set(if origin.is_down() { 0.0 } else { 1.0 });
     let replacements = admin.isr.table_replacements();
     gauge!("facetheory_table_in_place").set(if replacements.is_ok() { 1.0 } else { 0.0 });
     if let Ok(number) = replacements {

@@ -64,10 +64,8 @@ pub(crate) struct Config {
     pub(crate) tenant_headers: Vec<String>,
     /// Proxies whose `Forwarded` and `X-Forwarded-*` headers are trusted.
     pub(crate) trusted_proxies: Vec<Network>,
-    /// The format of the log; the default depends on whether standard error is a terminal.
-    pub(crate) log: Option<LogFormat>,
-    /// The share of requests that are logged.
-    pub(crate) log_sample: LogSample,
+    #[serde(flatten)]
+    pub(crate) log: Log,
     /// How paths without a rule are handled.
     pub(crate) default: DefaultAction,
     /// Whether tag headers of the origin are removed from responses to clients.
@@ -100,6 +98,16 @@ pub(crate) enum DefaultAction {
     Origin,
     /// They are passed through without caching.
     Pass,
+}
+
+/// The log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Log {
+    /// The default depends on whether standard error is a terminal.
+    #[serde(rename = "log")]
+    pub(crate) format: Option<LogFormat>,
+    #[serde(rename = "log_sample")]
+    pub(crate) sample: LogSample,
 }
 
 /// The share of requests that are logged, from 0 to 1.
@@ -246,8 +254,10 @@ impl Config {
             site: top.read("site", |value| string(value).and_then(host)),
             tenant_headers: top.read("tenant_headers", tenant_headers).unwrap_or_default(),
             trusted_proxies: top.read("trusted_proxies", networks).unwrap_or_default(),
-            log: top.read("log", keyword),
-            log_sample: top.read("log_sample", |value| share(value).map(LogSample)).unwrap_or_default(),
+            log: Log {
+                format: top.read("log", keyword),
+                sample: top.read("log_sample", |value| share(value).map(LogSample)).unwrap_or_default(),
+            },
             default: top.read("default", keyword).unwrap_or_default(),
             strip_tags: top.read("strip_tags", boolean).unwrap_or_default(),
             admin: Admin::read(top.section("admin", "[admin]")),

@@ -63,8 +63,8 @@ fn all_keys_are_read() {
     assert_eq!(config.hand_over.as_deref(), Some(Path::new("run/hand-over.sock")));
     assert_eq!(config.hosts, ["example.com", "example.org:8080"]);
     assert!(config.trusted_proxies[0].contains([10, 1, 2, 3].into()));
-    assert_eq!(config.log, Some(LogFormat::Json));
-    assert_eq!(config.log_sample, LogSample(0.25));
+    assert_eq!(config.log.format, Some(LogFormat::Json));
+    assert_eq!(config.log.sample, LogSample(0.25));
     assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("secrets/token")));
     assert_eq!(config.store.table.as_deref(), Some("dynamodb:pages"));
     assert_eq!((config.store.memory, config.store.metadata_max_age), (1 << 30, Duration::from_millis(250)));

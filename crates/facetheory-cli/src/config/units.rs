@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serializer;
+use serde::{Serialize as _, Serializer};
 
 /// Units of durations, the longest first, in milliseconds.
 const DURATIONS: [(&str, u64); 5] =
@@ -77,10 +77,8 @@ pub(crate) fn serialize_optional_duration<S: Serializer>(
     duration: &Option<Duration>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match duration {
-        Some(duration) => serialize_duration(duration, serializer),
-        None => serializer.serialize_bool(false),
-    }
+    let Some(duration) = duration else { return serializer.serialize_bool(false) };
+    serialize_duration(duration, serializer)
 }
 
 pub(crate) fn serialize_size<S: Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -92,10 +90,7 @@ pub(crate) fn serialize_optional_size<S: Serializer>(
     bytes: &Option<u64>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    match bytes {
-        Some(bytes) => serialize_size(bytes, serializer),
-        None => serializer.serialize_none(),
-    }
+    bytes.map(format_size).serialize(serializer)
 }
 
 /// Splits a text after its leading digits.

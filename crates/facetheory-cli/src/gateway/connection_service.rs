@@ -115,7 +115,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         let guard = self.begin_response();
         let config = self.gateway.config.load();
         let is_http2 = self.client.http1_state.is_none();
-        let checked = if is_http2 { check_head(&request, &config.limits) } else { Ok(()) };
+        let checked = if is_http2 { check_head(&request, &config.client.request) } else { Ok(()) };
         let is_complete = checked.is_ok() && !(is_http2 && has_unexpected_body(&request));
         let (mut parts, body) = request.into_parts();
         let entry = self.log_entry(&parts);

@@ -26,16 +26,15 @@ use super::Gateway;
 use super::client::Client;
 use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::connection_service::ConnectionService;
-use super::serving_config::ServingConfig;
+use super::serving_config::ClientLimits;
 use super::shutdown_signal::ShutdownSignal;
 use super::stopping::Stopping;
 use super::tls::Tls;
+use crate::sockets::ACCEPT_PAUSE;
 use crate::wire::slow_client::{IdleTracker, track_h2_writes};
 use crate::wire::{self, DeadlineTicker, FastPathEnd, Protocol};
 
 const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after the machine has run out of resources for another connection, such as file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The most connections that are accepted at the end, when the listener closes: as many as its backlog holds.
 const MAX_BACKLOG: usize = 1024;
 /// The number of concurrent requests on one HTTP/2 connection.
@@ -269,7 +268,7 @@ impl Connection {
 
     /// Serves a connection whose protocol is known by its first bytes only.
     async fn detect<IO: ClientIo>(&self, io: IO, client: Client) {
-        let timeout = self.endpoint.gateway.config.load().timeouts.head;
+        let timeout = self.endpoint.gateway.config.load().client.timeouts.head;
         let detected = pin!(wire::detect_protocol(io, timeout));
         match self.signals.close_idle.run_until_triggered(detected).await {
             Some(Ok((Protocol::Http1, io))) => self.spawn(self.http1(io, client)),
@@ -297,7 +296,7 @@ impl Connection {
         client: Client,
     ) -> impl Future<Output = hyper::Result<()>> + Send + use<IO> {
         let gateway = self.endpoint.gateway.clone();
-        let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
+        let ClientLimits { request: limits, timeouts } = gateway.config.load().client;
         let mut stream = self.endpoint.deadline_ticker.register(io, limits, &timeouts);
         let client = Arc::new(Client { http1_state: Some(stream.state().clone()), ..client });
         let mut builder = http1::Builder::new();
@@ -338,7 +337,7 @@ impl Connection {
         client: Client,
     ) -> impl Future<Output = hyper::Result<()>> + Send + use<IO> {
         let gateway = self.endpoint.gateway.clone();
-        let ServingConfig { limits, timeouts, .. } = **gateway.config.load();
+        let ClientLimits { request: limits, timeouts } = gateway.config.load().client;
         let tracker = IdleTracker::with_min_rate(timeouts.write);
         let (drain, permit) = (self.signals.drain.clone(), self.permit.clone());
         let service =

@@ -42,7 +42,7 @@ use client::{Client, ClientContext};
 pub(crate) use connection_limit::ConnectionLimit;
 pub(crate) use failure::{causes, describe, local_response};
 pub(crate) use listener::{Endpoint, Listener};
-pub(crate) use origin::{Origin, OriginStatus, tls as client_tls};
+pub(crate) use origin::{Origin, tls as client_tls};
 pub(crate) use serving_config::ServingConfig;
 pub(crate) use stopping::Stopping;
 pub(crate) use tls::Tls;
@@ -70,9 +70,9 @@ impl Gateway {
         self.config.load().service.clone()
     }
 
-    /// The state of the origin and of the connections to it.
-    pub(crate) fn origin_status(&self) -> OriginStatus {
-        self.config.load().origin.status()
+    /// The origin that is in use.
+    pub(crate) fn origin(&self) -> Origin {
+        self.config.load().origin.clone()
     }
 
     /// Whether connections from this address come from a trusted proxy.

@@ -50,17 +50,6 @@ pub(crate) struct Origin {
     shared: Arc<Shared>,
 }
 
-/// The state of the origin and of the connections to it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OriginStatus {
-    /// Whether it counts as down.
-    pub(crate) is_down: bool,
-    /// The number of connections in use.
-    pub(crate) connections: usize,
-    /// The number of requests that wait for a connection.
-    pub(crate) waiting: usize,
-}
-
 #[derive(Debug)]
 struct Shared {
     /// The `Host` of requests that have none.
@@ -121,10 +110,19 @@ impl Origin {
         Ok(Origin { shared: Arc::new(shared) })
     }
 
-    /// Its state, for metrics.
-    pub(crate) fn status(&self) -> OriginStatus {
-        let Shared { health, queue, .. } = &*self.shared;
-        OriginStatus { is_down: health.is_down(), connections: queue.in_use(), waiting: queue.waiting() }
+    /// Whether it counts as down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.shared.health.is_down()
+    }
+
+    /// The number of connections in use.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.queue.in_use()
+    }
+
+    /// The number of requests that wait for a connection.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.queue.waiting()
     }
 }
 

@@ -20,7 +20,13 @@ pub(crate) struct ServingConfig {
     pub(super) origin: Origin,
     pub(super) trusted_proxies: TrustedProxies,
     pub(super) body_limits: BodyLimits,
-    pub(super) limits: RequestLimits,
+    pub(super) client: ClientLimits,
+}
+
+/// The limits on clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientLimits {
+    pub(super) request: RequestLimits,
     pub(super) timeouts: ClientTimeouts,
 }
 
@@ -72,20 +78,22 @@ impl ServingConfig {
                     grace: timeouts.client_body,
                 },
             },
-            limits: RequestLimits {
-                header_bytes: size(limits.header_bytes),
-                headers: size(limits.headers),
-                uri_bytes: size(limits.uri_bytes),
-                body_bytes,
-            },
-            timeouts: ClientTimeouts {
-                head: timeouts.client_headers,
-                idle: timeouts.client_idle,
-                body: timeouts.client_body,
-                // One key for both: a client that reads nothing is idle too.
-                write: MinRate {
-                    bytes_per_second: limits.client_bytes_per_second,
-                    grace: timeouts.client_idle,
+            client: ClientLimits {
+                request: RequestLimits {
+                    header_bytes: size(limits.header_bytes),
+                    headers: size(limits.headers),
+                    uri_bytes: size(limits.uri_bytes),
+                    body_bytes,
+                },
+                timeouts: ClientTimeouts {
+                    head: timeouts.client_headers,
+                    idle: timeouts.client_idle,
+                    body: timeouts.client_body,
+                    // One key for both: a client that reads nothing is idle too.
+                    write: MinRate {
+                        bytes_per_second: limits.client_bytes_per_second,
+                        grace: timeouts.client_idle,
+                    },
                 },
             },
         })

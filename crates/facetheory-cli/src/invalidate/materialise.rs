@@ -3,22 +3,21 @@
 use std::fmt;
 
 use facetheory::protocol::{EpochTerms, Meta};
-use facetheory::{Entry, Invalidated, InvalidationMode, Listing, PageStore, Tenant};
+use facetheory::{Entry, Invalidated, InvalidationMode, Listing, PageStore};
 use futures_util::StreamExt as _;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 /// The most pages of one list.
-const BATCH: usize = 500;
+pub(super) const BATCH: usize = 500;
 /// A run ends after this many pages that could not be written: the table is then not available.
 const MAX_FAILURES: u64 = 100;
 
 /// The pages to write, and how.
 #[derive(Debug)]
 pub(super) struct Materialise {
-    pub(super) tag: Option<String>,
-    pub(super) path: Option<String>,
-    pub(super) tenant: Option<Tenant>,
+    /// The matching pages. Without a tenant, only pages without one are meant.
+    pub(super) pages: Listing,
     pub(super) mode: InvalidationMode,
     /// When the invalidation began, in epoch seconds: pages that were rendered later are left alone.
     pub(super) since: i64,
@@ -30,7 +29,7 @@ pub(super) struct Materialise {
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Report {
     /// When the invalidation began, in epoch seconds: the value of `--since` to continue.
-    pub(super) since: i64,
+    since: i64,
     /// Rows of the table that were read.
     pub(super) rows: usize,
     /// Matching pages.
@@ -38,9 +37,9 @@ pub(super) struct Report {
     /// Pages that are stale now; in a dry run, those that would be.
     pub(super) written: u64,
     /// Pages that needed no write: rendered since, or written by the run that this one continues.
-    pub(super) unaffected: u64,
+    unaffected: u64,
     /// Pages that a pin protects from soft invalidation.
-    pub(super) pinned: u64,
+    pinned: u64,
     /// Pages that could not be written.
     pub(super) failed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +47,7 @@ pub(super) struct Report {
     /// Why the rest of the table could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) read_error: Option<String>,
-    pub(super) dry_run: bool,
+    dry_run: bool,
     /// Whether the whole table was read.
     pub(super) finished: bool,
 }
@@ -62,10 +61,7 @@ impl Materialise {
         stop: &CancellationToken,
         mut progress: impl FnMut(&Report),
     ) -> Report {
-        let mut listing = Listing::new(BATCH);
-        listing.tag.clone_from(&self.tag);
-        listing.below.clone_from(&self.path);
-        listing.tenant.clone_from(&self.tenant);
+        let mut listing = self.pages.clone();
         let mut report = Report { since: self.since, dry_run: self.dry_run, ..Report::default() };
         while !stop.is_cancelled() && report.failed < MAX_FAILURES {
             let listed = match store.list(&listing).await {
@@ -76,8 +72,8 @@ impl Materialise {
                 }
             };
             report.rows += listed.rows;
-            // Without a tenant, only pages without one are meant; a list contains the pages of all tenants.
-            let is_meant = |entry: &Entry| entry.tenant.is_some() == self.tenant.is_some();
+            // Without a tenant, a list contains the pages of all tenants.
+            let is_meant = |entry: &Entry| entry.tenant.is_some() == self.pages.tenant.is_some();
             let matching = listed.entries.into_iter().filter(is_meant);
             let writes = matching.map(|entry| self.write(store, stop, entry));
             let mut writes = futures_util::stream::iter(writes).buffer_unordered(self.concurrency);
@@ -179,8 +175,8 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use facetheory::PageKey;
     use facetheory::protocol::{Generation, Version};
+    use facetheory::{PageKey, Tenant};
     use std::sync::Arc;
     use tabletheory::{ManualClock, MemoryTable, Table as _, Timestamp, Txn, Write};
 
@@ -207,9 +203,7 @@ mod tests {
 
     fn everything() -> Materialise {
         Materialise {
-            tag: None,
-            path: None,
-            tenant: None,
+            pages: Listing::new(BATCH),
             mode: InvalidationMode::Soft,
             since: NOW,
             dry_run: false,
@@ -238,8 +232,8 @@ mod tests {
     async fn only_pages_of_the_tenant_or_without_one_are_written() {
         let store = store().await;
         let stop = CancellationToken::new();
-        let acme = Some(Tenant::new("acme").expect("a tenant"));
-        let of_tenant = Materialise { tenant: acme, ..everything() };
+        let mut of_tenant = everything();
+        of_tenant.pages.tenant = Some(Tenant::new("acme").expect("a tenant"));
         assert_eq!(of_tenant.run(&store, &stop, |_| {}).await.written, PAGES);
         assert_eq!(everything().run(&store, &stop, |_| {}).await.written, PAGES);
     }

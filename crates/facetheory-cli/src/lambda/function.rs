@@ -65,7 +65,7 @@ impl Function {
     ) -> Result<Self> {
         let (pages, isr) = (builder.pages().clone(), builder.build());
         let (config, origin, access) =
-            (&settings.config, &settings.origin, log.access(settings.config.log_sample));
+            (&settings.config, &settings.origin, log.access(settings.config.log.sample));
         let (tunnels, is_logged) = (Tunnels::default(), access.is_some());
         let serving = ServingConfig::new(config, origin, isr.clone(), tunnels, queue, is_logged)?;
         let endpoint = Endpoint {

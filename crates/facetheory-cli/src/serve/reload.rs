@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use arc_swap::ArcSwap;
-use facetheory::{Isr, Pages};
+use facetheory::Isr;
 
 use super::settings::Settings;
 use crate::config;
@@ -14,7 +14,6 @@ use crate::gateway::{Gateway, ServingConfig, Tls, Tunnels};
 pub(super) struct Reloadable {
     /// The settings that the process was started with.
     pub(super) settings: Settings,
-    pub(super) pages: Pages,
     pub(super) isr: Isr,
     pub(super) gateway: Arc<Gateway>,
     pub(super) tunnels: Tunnels,

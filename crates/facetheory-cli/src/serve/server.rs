@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
-use facetheory::{Isr, IsrBuilder};
+use facetheory::{Isr, IsrBuilder, Pages};
 use tabletheory::SystemRandom;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ use crate::wire::DeadlineTicker;
 /// A gateway whose addresses are bound.
 pub(crate) struct Server {
     live: Reloadable,
+    pages: Pages,
     listener: Listener,
     address: SocketAddr,
     admin: Option<admin::Listener>,
@@ -72,14 +73,13 @@ impl Server {
             has_settings: settings.config.has_settings,
             gateway: Gateway::new(serving, access),
             settings,
-            pages,
             isr,
             tunnels,
             is_logged,
             tls: tls.map(Arc::new),
             certificate,
         };
-        Ok(Server { live, listener, address, admin, metrics, quota })
+        Ok(Server { live, pages, listener, address, admin, metrics, quota })
     }
 
     /// Returns the URL for clients.
@@ -101,7 +101,7 @@ impl Server {
         hand_over: Option<HandOver>,
         read_settings: impl Fn() -> Result<Settings>,
     ) -> Result<()> {
-        let Server { mut live, listener, admin, metrics, quota, .. } = self;
+        let Server { mut live, pages, listener, admin, metrics, quota, .. } = self;
         let mut signals = Signals::install()?;
         let timeouts = &live.settings.config.timeouts;
         let shutdown = Shutdown::new(timeouts.shutdown, timeouts.lame_duck);
@@ -115,7 +115,7 @@ impl Server {
             let connections = endpoint.connections.clone();
             start_admin(&live, listener, metrics, connections, &shutdown, &admin_stop)
         });
-        let gc = start_gc(&live, quota, &shutdown)?;
+        let gc = start_gc(&live, pages, quota, &shutdown)?;
         begin_hand_overs(hand_over, sockets, &shutdown).await?;
         service_manager::ready();
         let (isr, tunnels) = (live.isr.clone(), live.tunnels.clone());
@@ -189,12 +189,16 @@ fn start_admin(
 }
 
 /// Starts everything that deletes: garbage collection, and the eviction of pages.
-fn start_gc(live: &Reloadable, quota: Option<QuotaTask>, shutdown: &Shutdown) -> Result<JoinHandle<()>> {
+fn start_gc(
+    live: &Reloadable,
+    pages: Pages,
+    quota: Option<QuotaTask>,
+    shutdown: &Shutdown,
+) -> Result<JoinHandle<()>> {
     let config = &live.settings.config;
     let is_embedded = store::is_embedded(&config.store)?;
     let (interval, grace) = (config.gc.interval.resolve(is_embedded), config.gc_grace(is_embedded));
-    let (pages, random) = (live.pages.clone(), Arc::new(SystemRandom));
-    let task = GcTask { pages, interval, grace, random };
+    let task = GcTask { pages, interval, grace, random: Arc::new(SystemRandom) };
     let (gc, stop) = (task.run(shutdown.stopping.requested.clone()), shutdown.stopping.requested.clone());
     let evict = async move {
         if let Some(quota) = quota {

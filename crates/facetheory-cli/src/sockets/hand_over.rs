@@ -20,7 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{ADMIN, CLIENTS, Sockets, Source, descriptors};
+use super::{ACCEPT_PAUSE, ADMIN, CLIENTS, Sockets, Source, descriptors};
 
 /// The first line of the message with the sockets. The names of the sockets follow, one in each line.
 const GREETING: &str = "facetheory hand-over 1";
@@ -36,8 +36,6 @@ const TOO_LATE: u8 = b'L';
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the new process waits for a message of the old one.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause after a failed `accept`, such as for lack of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The part of a process in hand-overs: it may replace another process, and offers its sockets to the next one.
 #[derive(Debug)]

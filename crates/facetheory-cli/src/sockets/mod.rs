@@ -8,6 +8,7 @@ mod hand_over;
 use std::io::ErrorKind::AddrInUse;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::net::TcpListener;
@@ -17,6 +18,9 @@ pub(crate) use hand_over::HandOver;
 /// The names of the sockets, in `FileDescriptorName=` and in a hand-over.
 const CLIENTS: &str = "clients";
 const ADMIN: &str = "admin";
+
+/// The pause after a failed `accept`, such as for lack of file descriptors.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The listening sockets that this process did not open itself.
 #[derive(Debug, Default)]

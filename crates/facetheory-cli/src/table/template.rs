@@ -130,6 +130,13 @@ mod tests {
         }
     }
 
+    /// Asserts that each template contains its texts.
+    fn assert_have<T: AsRef<str>>(cloudformation: &[T], terraform: &[T], cdk: &[impl AsRef<str>]) {
+        assert_has(Format::Cloudformation, cloudformation);
+        assert_has(Format::Terraform, terraform);
+        assert_has(Format::Cdk, cdk);
+    }
+
     #[test]
     fn every_template_protects_the_table_and_deletes_rows_by_their_ttl() {
         let cloudformation = [
@@ -154,9 +161,7 @@ mod tests {
             "pointInTimeRecoverySpecification: { pointInTimeRecoveryEnabled: true },",
             "deletionProtection: true, removalPolicy: RemovalPolicy.RETAIN, });",
         ];
-        assert_has(Format::Cloudformation, &cloudformation);
-        assert_has(Format::Terraform, &terraform);
-        assert_has(Format::Cdk, &cdk);
+        assert_have(&cloudformation, &terraform, &cdk);
     }
 
     #[test]
@@ -185,9 +190,7 @@ mod tests {
             "enforceSSL: true,",
             "}], removalPolicy: RemovalPolicy.RETAIN, });",
         ];
-        assert_has(Format::Cloudformation, &cloudformation);
-        assert_has(Format::Terraform, &terraform);
-        assert_has(Format::Cdk, &cdk);
+        assert_have(&cloudformation, &terraform, &cdk);
     }
 
     #[test]
@@ -224,9 +227,7 @@ mod tests {
             r#"metric("SuccessfulRequestLatency", "Average", Duration.minutes(1), operation), threshold,"#,
             r#"metric("TimeToLiveDeletedItemCount", "Sum", Duration.days(1)),"#,
         ];
-        assert_has(Format::Cloudformation, &cloudformation);
-        assert_has(Format::Terraform, &terraform);
-        assert_has(Format::Cdk, &cdk);
+        assert_have(&cloudformation, &terraform, &cdk);
     }
 
     #[test]

@@ -250,12 +250,18 @@ mod tests {
         assert!(tracker.is_overdue(&TIMEOUTS));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_unread_response_does_not_end_one_that_waits_for_the_origin() {
+    /// A connection with two responses: one that the client does not read, and one that waits for the origin.
+    fn with_an_unread_and_a_waiting_response() -> (Arc<IdleTracker>, TrackedResponse, TrackedResponse) {
         let tracker = IdleTracker::new();
         let (unread, waiting) = (tracker.begin_response(), tracker.begin_response());
         unread.polled(true);
         waiting.polled(false);
+        (tracker, unread, waiting)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unread_response_does_not_end_one_that_waits_for_the_origin() {
+        let (tracker, _unread, waiting) = with_an_unread_and_a_waiting_response();
         tokio::time::advance(LIMIT * 4).await;
         assert!(!tracker.is_overdue(&TIMEOUTS), "the origin is slow");
         waiting.polled(true);
@@ -265,10 +271,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn other_requests_do_not_let_a_response_stay_unread_forever() {
-        let tracker = IdleTracker::new();
-        let (unread, waiting) = (tracker.begin_response(), tracker.begin_response());
-        unread.polled(true);
-        waiting.polled(false);
+        let (tracker, _unread, waiting) = with_an_unread_and_a_waiting_response();
         for _ in 0..5 {
             assert!(!tracker.is_overdue(&TIMEOUTS));
             drop(tracker.begin_response());

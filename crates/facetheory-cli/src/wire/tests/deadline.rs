@@ -142,13 +142,19 @@ async fn a_client_that_still_reads_its_response_is_not_idle() {
     assert_closed_after(&mut server, timeouts.idle).await;
 }
 
+/// A server that has sent a response with this beginning to this request.
+async fn respond(request: &[u8], expected: &str) -> Server {
+    let mut server = server(1000);
+    server.send(request).await;
+    let response = server.rest().await;
+    assert!(response.starts_with(expected), "{response}");
+    server
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_response_may_take_any_time() {
-    let mut server = server(1000);
-    server.send(b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     let start = Instant::now();
-    let response = server.rest().await;
-    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    respond(b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ").await;
     assert!(start.elapsed() >= Duration::from_secs(1000));
 }
 
@@ -177,11 +183,8 @@ async fn a_pipelined_head_has_its_own_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stays_after_a_rejection_is_disconnected() {
-    let mut server = server(1000);
-    server.send(b"nonsense\r\n").await;
     let start = Instant::now();
-    let response = server.rest().await;
-    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+    let server = respond(b"nonsense\r\n", "HTTP/1.1 400 ").await;
     // The response is sent at once; the connection lingers for a while.
     server.connection.await.expect("no panic").expect("a clean end");
     assert!(start.elapsed() <= Duration::from_secs(6), "{:?}", start.elapsed());
