@@ -10,7 +10,7 @@ use crate::support::gateway::{Gateway, data};
 use crate::support::origin::{Origin, ScriptedResponse};
 use crate::support::site::{IN_MEMORY, Site, get, with_long_timeouts};
 use crate::support::table::{blobs, rows};
-use crate::support::wait_for;
+use crate::support::{disk_bytes, wait_for};
 
 const PAGES: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n";
 /// At most 50 pages per second are stored, so that 200 pages are never replaced within less than four seconds: uses are
@@ -23,18 +23,6 @@ const ENOUGH: usize = 100_000;
 fn pages(directory: &Path) -> BTreeSet<String> {
     let metas = rows(directory).into_iter().filter(|(_, sk)| sk == "META");
     metas.map(|(pk, _)| pk).collect()
-}
-
-/// The bytes of all files in a directory.
-fn disk_bytes(directory: &Path) -> u64 {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let size = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(found) if found.is_dir() => disk_bytes(&entry.path()),
-        Ok(found) => found.len(),
-        // It was deleted meanwhile.
-        Err(_) => 0,
-    };
-    entries.map(size).sum()
 }
 
 fn metric(gateway: &Gateway, name: &str) -> f64 {

@@ -7,15 +7,20 @@ use std::path::Path;
 const ROWS: usize = 75;
 
 /// The source files of the tests.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 15] = [
     include_str!("framing.rs"),
     include_str!("stream.rs"),
     include_str!("host.rs"),
     include_str!("http2.rs"),
     include_str!("key.rs"),
+    include_str!("flood.rs"),
+    include_str!("collision.rs"),
     include_str!("size.rs"),
     include_str!("cacheability.rs"),
-    include_str!("resources.rs"),
+    include_str!("slow_client.rs"),
+    include_str!("slow_store.rs"),
+    include_str!("broken_origin.rs"),
+    include_str!("forced_regeneration.rs"),
     include_str!("file.rs"),
     include_str!("memory.rs"),
 ];

@@ -34,8 +34,7 @@ fn assert_rejected(site: &Site, status: u16, fields: &[(&str, &str)], body: &[u8
 fn row_04_two_equal_content_lengths_are_rejected_over_http_2() {
     let site = Site::start(PAGES);
     for path in ["/row-04", "/pass/row-04"] {
-        let mut fields = http2::get(HOST, path).to_vec();
-        fields[0].1 = "POST";
+        let mut fields = http2::post(HOST, path).to_vec();
         fields.extend([("content-length", "4"), ("content-length", "4")]);
         assert_rejected(&site, 400, &fields, b"four");
     }
@@ -208,9 +207,7 @@ fn row_64_idle_connections_are_closed_over_http_2() {
 fn row_64_a_missing_body_times_out_over_http_2() {
     let site = Site::start(&format!("{PAGES}{SHORT_BODY_TIMEOUT}"));
     let mut client = Http2::open(site.gateway.address);
-    let mut fields = http2::get(HOST, "/row-64").to_vec();
-    fields[0].1 = "POST";
-    client.send_all(&[Frame::headers(1, &fields, 0), Frame::data(1, b"only this", 0)]);
+    client.send_all(&[Frame::headers(1, &http2::post(HOST, "/row-64"), 0), Frame::data(1, b"only this", 0)]);
     assert_eq!(client.outcome(1), Outcome::Response { status: 408 });
     assert!(site.origin.requests_for("/row-64").is_empty(), "it reached the origin completely");
 }
@@ -218,8 +215,7 @@ fn row_64_a_missing_body_times_out_over_http_2() {
 #[test]
 fn a_body_without_a_length_that_is_too_long_gets_413_over_http_2() {
     let site = Site::start(&format!("{PAGES}\n[limits]\nbody_bytes = 1000\n"));
-    let mut fields = http2::get(HOST, "/pass/long").to_vec();
-    fields[0].1 = "POST";
+    let fields = http2::post(HOST, "/pass/long");
     for pieces in [&[600, 600][..], &[1001]] {
         let mut client = Http2::open(site.gateway.address);
         client.send(&Frame::headers(1, &fields, 0));

@@ -1,16 +1,9 @@
 //! Paths, queries and cache keys: which requests share a page.
 
-use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
-
-use http::HeaderName;
-
 use crate::assertions::{PAGES, assert_rejected, cache_page};
-use crate::support::gateway::{Gateway, data};
 use crate::support::origin::ScriptedResponse;
-use crate::support::site::{HOST, IN_MEMORY, Site, get, request};
+use crate::support::site::{Site, request};
 use crate::support::table::rows;
-use crate::support::wait_for;
 
 #[test]
 fn row_33_a_static_extension_does_not_make_a_private_page_cacheable() {
@@ -186,69 +179,6 @@ fn row_38_the_origin_gets_the_parameters_of_the_key() {
     assert_eq!(site.get("/listed/row-38?page=2").state(), "miss");
 }
 
-/// The default of `[limits] new_pages_per_second`.
-const NEW_PAGES_PER_SECOND: i64 = 500;
-
-#[test]
-fn row_39_a_flood_of_queries_fills_neither_store_nor_memory() {
-    const FLOOD: usize = 2_000;
-    let site = Site::start(PAGES);
-    cache_page(&site, "/row-39");
-    std::thread::scope(|scope| {
-        for client in 0..8 {
-            let site = &site;
-            scope.spawn(move || {
-                let mut connection = site.gateway.connect();
-                for number in (client..FLOOD).step_by(8) {
-                    connection.send(get(&format!("/row-39?cache-buster={number}"), ""));
-                    let response = connection.response();
-                    assert!([200, 429, 503].contains(&response.status), "{}", response.status);
-                }
-            });
-        }
-    });
-    assert_eq!(site.get("/row-39").state(), "hit", "a requested page stays cached");
-    let metric = |name: &str| site.gateway.metric(name).expect("a metric");
-    let limit = metric("facetheory_store_max_bytes");
-    assert!(limit > 0.0 && limit <= f64::from(1 << 30) * 10.0, "the store has an end: {limit}");
-    assert!(metric("facetheory_memory_bytes") <= f64::from(128 << 20));
-    let stored = pages_by_second(site.directory.path());
-    assert!(stored.values().sum::<i64>() > 100, "the flood reached the store: {stored:?}");
-    assert!(stored.values().all(|pages| *pages <= NEW_PAGES_PER_SECOND), "{stored:?}");
-}
-
-#[test]
-fn row_39_a_flood_of_queries_replaces_only_what_the_flood_has_stored() {
-    let site = Site::start(&format!("[store]\nmax_pages = 200\n{PAGES}"));
-    cache_page(&site, "/row-39");
-    let mut connection = site.gateway.connect();
-    let is_over = (0..100_000).any(|number| {
-        connection.send(get(&format!("/row-39?cache-buster={number}"), ""));
-        assert_eq!(connection.response().status, 200);
-        number % 50 == 0 && site.gateway.metric("facetheory_evicted_pages_total").unwrap_or(0.0) >= 300.0
-    });
-    assert!(is_over, "the store has no end");
-    assert_eq!(site.get("/row-39").state(), "hit", "a requested page stays cached");
-    wait_for("the store is within its quota", || {
-        (site.gateway.metric("facetheory_store_pages")? < 200.0).then_some(())
-    });
-}
-
-/// How many pages began to be rendered in each second.
-fn pages_by_second(directory: &std::path::Path) -> BTreeMap<i64, i64> {
-    let file = data(directory).join("table.db");
-    let table = rusqlite::Connection::open(file).expect("the table");
-    let sql =
-        "SELECT json_extract(item, '$.generated_at.N'), count(*) FROM item WHERE sk = 'META' GROUP BY 1";
-    let mut statement = table.prepare(sql).expect("a statement");
-    let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
-    let counts = statement.query_map([], row).expect("rows");
-    counts
-        .map(|count| count.expect("a row"))
-        .map(|(at, pages)| (at.parse().expect("a time"), pages))
-        .collect()
-}
-
 #[test]
 fn row_40_the_body_of_a_get_is_never_forwarded() {
     let site = Site::start(PAGES);
@@ -403,111 +333,5 @@ fn row_43_headers_with_underscores_are_not_taken_for_others() {
     }
     for name in ["transfer_encoding", "x_tenant_id", "content_length", "x_forwarded_for", "evil"] {
         assert!(!site.origin.received(name), "{name} reached the origin");
-    }
-}
-
-/// The most that crafted input may cost compared with other input; a degenerated hash table costs far more.
-const MAX_FACTOR: u64 = 3;
-/// The shortest meaningful measurement, in clock ticks.
-const MIN_TICKS: u64 = 10;
-
-/// The number of measurements of each input; the cheapest counts, since other processes cost ticks, too.
-const MEASUREMENTS: usize = 3;
-
-/// The clock ticks that a gateway needs for these requests, each sent this many times over one connection.
-fn cost(gateway: &Gateway, requests: &[String], times: usize) -> u64 {
-    let before = gateway.ticks();
-    let mut connection = gateway.connect();
-    for request in std::iter::repeat_n(requests, times).flatten() {
-        connection.send(request);
-        assert_eq!(connection.response().status, 200);
-    }
-    (gateway.ticks() - before).max(MIN_TICKS)
-}
-
-/// Fails if crafted requests cost much more than others of the same shape, after both were sent once.
-fn assert_flat(limits: &str, crafted: &[String], others: &[String], times: usize) {
-    let site = Site::start_with(&format!("{PAGES}\n[limits]\n{limits}\n"), &IN_MEMORY);
-    for requests in [crafted, others] {
-        cost(&site.gateway, requests, 1);
-    }
-    let mut least = (u64::MAX, u64::MAX);
-    let is_flat = (0..MEASUREMENTS).any(|_| {
-        let costs = (cost(&site.gateway, crafted, times), cost(&site.gateway, others, times));
-        least = (least.0.min(costs.0), least.1.min(costs.1));
-        least.0 < MAX_FACTOR * least.1
-    });
-    assert!(is_flat, "{} ticks instead of {}", least.0, least.1);
-}
-
-/// Texts whose hashes agree in their last bits, and as many with arbitrary hashes.
-fn colliding(count: usize, bits: u32, hash: impl Fn(&str) -> u64) -> [Vec<String>; 2] {
-    let mask = (1 << bits) - 1;
-    let texts = || (0_u64..).map(|number| format!("x-{number:08}"));
-    let wanted = hash("x-00000000") & mask;
-    [
-        texts().filter(|text| hash(text) & mask == wanted).take(count).collect(),
-        texts().step_by(7).take(count).collect(),
-    ]
-}
-
-/// FNV-1a, the hash of header maps until they suspect an attack.
-struct Fnv(u64);
-
-impl Hasher for Fnv {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// The FNV-1a hash of a value.
-fn fnv(text: impl Hash) -> u64 {
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The hash of a value by the standard library, without a random seed.
-fn sip(text: impl Hash) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
-#[test]
-fn row_44_colliding_header_names_cost_no_more_than_others() {
-    /// About as many headers as a request may have.
-    const HEADERS: usize = 95;
-    const TIMES: usize = 400;
-    /// More buckets than a map of that many headers has.
-    const BITS: u32 = 12;
-    let name = |text: &str| HeaderName::from_bytes(text.as_bytes()).expect("a name");
-    let [crafted, others] = colliding(HEADERS, BITS, |text| fnv(name(text))).map(|names| {
-        let lines: String = names.iter().map(|name| format!("{name}: 1\r\n")).collect();
-        [get("/row-44", &lines)]
-    });
-    assert_flat("", &crafted, &others, TIMES);
-}
-
-#[test]
-fn row_44_colliding_query_keys_cost_no_more_than_others() {
-    const KEYS: usize = 600;
-    const TIMES: usize = 3;
-    const BITS: u32 = 10;
-    // As the memory tier hashes them: tenant and key.
-    let key = |text: &str| (None::<&str>, format!("default::{HOST}/{{*rest}}?rest=row-44&{text}"));
-    let by_fnv = colliding(KEYS, BITS, |text| fnv(key(text)));
-    let by_sip = colliding(KEYS, BITS, |text| sip(key(text)));
-    for sets in [by_fnv, by_sip] {
-        let [crafted, others] = sets.map(|names| {
-            names.iter().map(|name| get(&format!("/row-44?{name}"), "")).collect::<Vec<String>>()
-        });
-        assert_flat("new_pages_per_second = 1000000", &crafted, &others, TIMES);
     }
 }

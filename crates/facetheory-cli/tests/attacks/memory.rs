@@ -164,9 +164,7 @@ fn row_74_a_request_body_that_arrives_too_slowly_is_rejected() {
 fn row_74_a_request_body_that_arrives_too_slowly_is_rejected_over_http_2() {
     let site = Site::start(&format!("{PAGES}{HIGH_RATE}"));
     let mut client = Http2::open(site.gateway.address);
-    let mut fields = http2::get(HOST, "/row-74").to_vec();
-    fields[0].1 = "POST";
-    client.send(&Frame::headers(1, &fields, 0));
+    client.send(&Frame::headers(1, &http2::post(HOST, "/row-74"), 0));
     // The settings are acknowledged before the frames, which are sent in pieces.
     client.ping().expect("a connection");
     client.trickle(&Frame::data(1, b"x", 0));

@@ -2,7 +2,7 @@
 
 use crate::assertions::{PAGES, assert_not_cached, assert_rejected_and_closed, cache_page};
 use crate::support::http2::{self, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, Outcome};
-use crate::support::origin::ScriptedResponse;
+use crate::support::origin::{Request, ScriptedResponse};
 use crate::support::site::{HOST, Site};
 
 const KIB_64: usize = 64 * 1024;
@@ -227,12 +227,17 @@ fn row_50_invalid_conditions_never_give_304() {
     assert_eq!(site.origin.requests_for("/row-50").len(), 1);
 }
 
+/// The request that the origin gets for one with these header lines.
+fn forwarded(site: &Site, target: &str, lines: &str) -> Request {
+    assert_eq!(site.get_with(target, lines).status, 200);
+    site.origin.requests_for(target).remove(0)
+}
+
 #[test]
 fn row_51_connection_cannot_remove_headers_that_the_gateway_adds() {
     let site = Site::start(PAGES);
     let lines = "Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, Via, X-Tenant-Id\r\n";
-    assert_eq!(site.get_with("/pass/row-51", lines).status, 200);
-    let forwarded = site.origin.requests_for("/pass/row-51").remove(0);
+    let forwarded = forwarded(&site, "/pass/row-51", lines);
     for name in ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "via"] {
         assert!(forwarded.has(name), "{name} was removed");
     }
@@ -251,13 +256,11 @@ fn row_51_connection_cannot_remove_headers_that_the_gateway_adds() {
 fn row_52_connection_cannot_remove_host_or_cookie() {
     let site = Site::start(PAGES);
     let lines = "Connection: close, Host, Cookie, Content-Length, Authorization\r\nCookie: theme=dark\r\n";
-    assert_eq!(site.get_with("/pass/row-52", lines).status, 200);
-    let forwarded = site.origin.requests_for("/pass/row-52").remove(0);
-    assert_eq!(forwarded.header("host"), Some(HOST));
-    assert_eq!(forwarded.header("cookie"), Some("theme=dark"));
-    assert_eq!(site.get_with("/listed/row-52", lines).status, 200);
-    let forwarded = site.origin.requests_for("/listed/row-52").remove(0);
-    assert_eq!((forwarded.header("host"), forwarded.header("cookie")), (Some(HOST), Some("theme=dark")));
+    for target in ["/pass/row-52", "/listed/row-52"] {
+        let forwarded = forwarded(&site, target, lines);
+        let headers = (forwarded.header("host"), forwarded.header("cookie"));
+        assert_eq!(headers, (Some(HOST), Some("theme=dark")), "{target}");
+    }
     let light = site.get_with("/listed/row-52", "Cookie: theme=light\r\n");
     assert_eq!(light.state(), "miss", "the cookie is part of the key");
     let posted = site.gateway.exchange(format!(

@@ -44,6 +44,12 @@ impl Setup {
         Setup::start_on(Store::on_servers(), directory, config, environment)
     }
 
+    /// Tells the same story on an embedded store, and on DynamoDB and S3.
+    pub(crate) fn on_each_store(story: impl Fn(Setup)) {
+        story(Setup::start());
+        story(Setup::start_on_servers("", &[]));
+    }
+
     pub(crate) fn start_on(
         store: Store,
         directory: TempDir,

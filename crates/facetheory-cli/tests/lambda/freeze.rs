@@ -13,44 +13,41 @@ const PAGE: &str = "/pages/a";
 const BUSY: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_stale_page_is_published_before_the_process_may_be_frozen_on_the_embedded_store() {
-    is_published_before_the_process_may_be_frozen(&Setup::start());
-}
+fn a_stale_page_is_published_before_the_process_may_be_frozen() {
+    Setup::on_each_store(|setup| {
+        assert_eq!(setup.get(PAGE).state(), "miss");
+        setup.invalidate(PAGE);
+        let gate = Gate::default();
+        setup.origin.respond(PAGE, ScriptedResponse::page(&[], "<p>new</p>").after(&gate));
+        let stale = setup.get(PAGE);
+        assert_eq!((stale.state(), stale.text()), ("stale", format!("<p>{PAGE}, render 1</p>")));
 
-#[test]
-fn a_stale_page_is_published_before_the_process_may_be_frozen_on_dynamodb_and_s3() {
-    is_published_before_the_process_may_be_frozen(&Setup::start_on_servers("", &[]));
-}
+        // The client has its whole response, but the invocation has not ended: the page is being rendered.
+        wait_for("the background render", || (setup.origin.requests_for(PAGE).len() == 2).then_some(()));
+        assert_eq!(setup.store.locks().len(), 1, "its lease is held");
+        assert!(!setup.api.is_idle());
+        gate.open();
 
-fn is_published_before_the_process_may_be_frozen(setup: &Setup) {
-    assert_eq!(setup.get(PAGE).state(), "miss");
-    setup.invalidate(PAGE);
-    let gate = Gate::default();
-    setup.origin.respond(PAGE, ScriptedResponse::page(&[], "<p>new</p>").after(&gate));
-    let stale = setup.get(PAGE);
-    assert_eq!((stale.state(), stale.text()), ("stale", format!("<p>{PAGE}, render 1</p>")));
+        setup.api.wait_until_idle();
+        setup.function.freeze();
+        assert_eq!(setup.store.locks().len(), 0, "the lease is released");
+        wait_for("the log of the stale response", || {
+            let is_stale = |line: &str| line.contains(PAGE) && line.contains("\"stale\"");
+            setup.function.log().lines().any(is_stale).then_some(())
+        });
+        let (_other, api) = setup.another();
+        let hit = Streamed::receive(&api.invoke(function_url(PAGE)));
+        assert_eq!(
+            (hit.state(), hit.text()),
+            ("hit", "<p>new</p>".to_owned()),
+            "other processes have the page"
+        );
+        assert_eq!(setup.origin.requests_for(PAGE).len(), 2);
 
-    // The client has its whole response, but the invocation has not ended: the page is being rendered.
-    wait_for("the background render", || (setup.origin.requests_for(PAGE).len() == 2).then_some(()));
-    assert_eq!(setup.store.locks().len(), 1, "its lease is held");
-    assert!(!setup.api.is_idle());
-    gate.open();
-
-    setup.api.wait_until_idle();
-    setup.function.freeze();
-    assert_eq!(setup.store.locks().len(), 0, "the lease is released");
-    wait_for("the log of the stale response", || {
-        let is_stale = |line: &str| line.contains(PAGE) && line.contains("\"stale\"");
-        setup.function.log().lines().any(is_stale).then_some(())
+        setup.function.thaw();
+        let hit = setup.get(PAGE);
+        assert_eq!((hit.state(), hit.text()), ("hit", "<p>new</p>".to_owned()));
     });
-    let (_other, api) = setup.another();
-    let hit = Streamed::receive(&api.invoke(function_url(PAGE)));
-    assert_eq!((hit.state(), hit.text()), ("hit", "<p>new</p>".to_owned()), "other processes have the page");
-    assert_eq!(setup.origin.requests_for(PAGE).len(), 2);
-
-    setup.function.thaw();
-    let hit = setup.get(PAGE);
-    assert_eq!((hit.state(), hit.text()), ("hit", "<p>new</p>".to_owned()));
 }
 
 #[test]

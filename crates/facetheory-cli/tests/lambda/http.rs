@@ -7,54 +7,47 @@ use serde_json::{Value, json};
 use crate::events::{CLIENT, HOST, Streamed, function_url, function_url_with, load_balancer};
 use crate::fixture::Setup;
 use crate::support::origin::{Gate, ScriptedResponse};
+use crate::support::values;
 
 #[test]
-fn a_page_is_rendered_once_and_then_served_from_the_cache_on_the_embedded_store() {
-    is_rendered_once(Setup::start());
-}
-
-#[test]
-fn a_page_is_rendered_once_and_then_served_from_the_cache_on_dynamodb_and_s3() {
-    is_rendered_once(Setup::start_on_servers("", &[]));
-}
-
-fn is_rendered_once(setup: Setup) {
-    let target = "/pages/a%2Fb?q=%C3%BC&r=1";
-    let miss = setup.get(target);
-    assert_eq!((miss.status, miss.state(), miss.text()), (200, "miss", format!("<p>{target}, render 1</p>")));
-    assert_eq!(miss.headers["content-type"], "text/html");
-    assert_eq!((&miss.headers["content-length"], &miss.headers["connection"]), (&Value::Null, &Value::Null));
-    let hit = setup.get(target);
-    assert_eq!((hit.state(), hit.text(), &hit.trailers), ("hit", miss.text(), &None));
-    let requests = setup.origin.requests_for(target);
-    assert_eq!(requests.len(), 1);
-    assert_eq!(
-        (requests[0].header("host"), requests[0].header("x-forwarded-proto")),
-        (Some(HOST), Some("https"))
-    );
-    assert!(setup.function.terminate().success());
-}
-
-#[test]
-fn a_response_is_streamed_while_the_origin_still_sends_it_on_the_embedded_store() {
-    is_streamed(&Setup::start());
+fn a_page_is_rendered_once_and_then_served_from_the_cache() {
+    Setup::on_each_store(|setup| {
+        let target = "/pages/a%2Fb?q=%C3%BC&r=1";
+        let miss = setup.get(target);
+        assert_eq!(
+            (miss.status, miss.state(), miss.text()),
+            (200, "miss", format!("<p>{target}, render 1</p>"))
+        );
+        assert_eq!(miss.headers["content-type"], "text/html");
+        assert_eq!(
+            (&miss.headers["content-length"], &miss.headers["connection"]),
+            (&Value::Null, &Value::Null)
+        );
+        let hit = setup.get(target);
+        assert_eq!((hit.state(), hit.text(), &hit.trailers), ("hit", miss.text(), &None));
+        let requests = setup.origin.requests_for(target);
+        assert_eq!(requests.len(), 1);
+        assert_eq!(
+            (requests[0].header("host"), requests[0].header("x-forwarded-proto")),
+            (Some(HOST), Some("https"))
+        );
+        assert!(setup.function.terminate().success());
+    });
 }
 
 #[test]
-fn a_response_is_streamed_while_the_origin_still_sends_it_on_dynamodb_and_s3() {
-    is_streamed(&Setup::start_on_servers("", &[]));
-}
-
-fn is_streamed(setup: &Setup) {
-    let gate = Gate::default();
-    let head = "HTTP/1.1 200 OK\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
-    let response = ScriptedResponse::raw(format!("{head}5\r\nfirst\r\n")).then_wait(&gate);
-    setup.origin.respond("/stream", response.then("6\r\nsecond\r\n0\r\n\r\n"));
-    let call = setup.api.invoke(function_url("/stream"));
-    call.read_until("first");
-    gate.open();
-    call.read_until("second");
-    setup.api.wait_until_idle();
+fn a_response_is_streamed_while_the_origin_still_sends_it() {
+    Setup::on_each_store(|setup| {
+        let gate = Gate::default();
+        let head = "HTTP/1.1 200 OK\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
+        let response = ScriptedResponse::raw(format!("{head}5\r\nfirst\r\n")).then_wait(&gate);
+        setup.origin.respond("/stream", response.then("6\r\nsecond\r\n0\r\n\r\n"));
+        let call = setup.api.invoke(function_url("/stream"));
+        call.read_until("first");
+        gate.open();
+        call.read_until("second");
+        setup.api.wait_until_idle();
+    });
 }
 
 #[test]
@@ -112,77 +105,55 @@ fn responses_without_a_body_are_complete() {
 }
 
 #[test]
-fn a_load_balancer_gets_whole_responses_with_headers_in_the_form_of_its_event_on_the_embedded_store() {
-    load_balancer_gets_whole_responses(&Setup::start());
-}
-
-#[test]
-fn a_load_balancer_gets_whole_responses_with_headers_in_the_form_of_its_event_on_dynamodb_and_s3() {
-    load_balancer_gets_whole_responses(&Setup::start_on_servers("", &[]));
-}
-
-fn load_balancer_gets_whole_responses(setup: &Setup) {
-    setup.origin.respond(
-        "/cookies",
-        ScriptedResponse::with(
-            "200 OK",
-            &["set-cookie: a=1", "set-cookie: b=2", "cache-control: no-store"],
-            "done",
-        ),
-    );
-    let single = json!({
-        "headers": { "host": "www.example.com", "x-forwarded-for": "198.51.100.7", "x-forwarded-proto": "https" },
-        "queryStringParameters": { "p": "1", "q": "%20" },
+fn a_load_balancer_gets_whole_responses_with_headers_in_the_form_of_its_event() {
+    Setup::on_each_store(|setup| {
+        setup.origin.respond(
+            "/cookies",
+            ScriptedResponse::with(
+                "200 OK",
+                &["set-cookie: a=1", "set-cookie: b=2", "cache-control: no-store"],
+                "done",
+            ),
+        );
+        let single = json!({
+            "headers": { "host": "www.example.com", "x-forwarded-for": "198.51.100.7", "x-forwarded-proto": "https" },
+            "queryStringParameters": { "p": "1", "q": "%20" },
+        });
+        let page = setup.api.invoke(load_balancer("/pages/a", &single)).json();
+        assert_eq!((&page["statusCode"], &page["statusDescription"]), (&json!(200), &json!("200 OK")));
+        assert_eq!(page["body"], "<p>/pages/a?p=1&q=%20, render 1</p>");
+        assert_eq!(
+            (&page["headers"]["x-facetheory-isr"], &page["isBase64Encoded"]),
+            (&json!("miss"), &json!(false))
+        );
+        let several = json!({
+            "multiValueHeaders": {
+                "host": ["www.example.com"], "x-forwarded-for": ["6.6.6.6, 198.51.100.7"], "accept": ["a", "b"],
+            },
+            "multiValueQueryStringParameters": { "q": ["1", "2"] },
+        });
+        let cookies = setup.api.invoke(load_balancer("/cookies", &several)).json();
+        assert_eq!(cookies["multiValueHeaders"]["set-cookie"], json!(["a=1", "b=2"]));
+        assert_eq!(cookies["headers"], Value::Null);
+        let requests = setup.origin.requests_for("/cookies?q=1&q=2");
+        let [request] = &requests[..] else { panic!("{requests:?}") };
+        assert_eq!(request.header("x-forwarded-for"), Some("198.51.100.7"));
+        assert_eq!(values(&request.headers, "accept"), ["a", "b"]);
     });
-    let page = setup.api.invoke(load_balancer("/pages/a", &single)).json();
-    assert_eq!((&page["statusCode"], &page["statusDescription"]), (&json!(200), &json!("200 OK")));
-    assert_eq!(page["body"], "<p>/pages/a?p=1&q=%20, render 1</p>");
-    assert_eq!(
-        (&page["headers"]["x-facetheory-isr"], &page["isBase64Encoded"]),
-        (&json!("miss"), &json!(false))
-    );
-    let several = json!({
-        "multiValueHeaders": {
-            "host": ["www.example.com"], "x-forwarded-for": ["6.6.6.6, 198.51.100.7"], "accept": ["a", "b"],
-        },
-        "multiValueQueryStringParameters": { "q": ["1", "2"] },
+}
+
+#[test]
+fn a_response_that_is_too_large_for_a_load_balancer_is_an_error_and_is_streamed_otherwise() {
+    Setup::on_each_store(|setup| {
+        let large = "x".repeat(1_500_000);
+        setup.origin.respond("/pages/large", ScriptedResponse::page(&[], &large));
+        let headers = json!({ "headers": { "host": HOST, "x-forwarded-proto": "https" } });
+        let refused = setup.api.invoke(load_balancer("/pages/large", &headers)).json();
+        assert_eq!(refused["statusCode"], 502);
+        assert!(refused["body"].as_str().is_some_and(|text| text.contains("1 MB")), "{refused}");
+        let streamed = setup.get("/pages/large");
+        assert_eq!((streamed.state(), streamed.body.len()), ("hit", large.len()));
     });
-    let cookies = setup.api.invoke(load_balancer("/cookies", &several)).json();
-    assert_eq!(cookies["multiValueHeaders"]["set-cookie"], json!(["a=1", "b=2"]));
-    assert_eq!(cookies["headers"], Value::Null);
-    let requests = setup.origin.requests_for("/cookies?q=1&q=2");
-    let [request] = &requests[..] else { panic!("{requests:?}") };
-    assert_eq!(request.header("x-forwarded-for"), Some("198.51.100.7"));
-    let accept: Vec<&str> = request
-        .headers
-        .iter()
-        .filter(|(name, _)| name == "accept")
-        .map(|(_, value)| value.as_str())
-        .collect();
-    assert_eq!(accept, ["a", "b"]);
-}
-
-#[test]
-fn a_response_that_is_too_large_for_a_load_balancer_is_an_error_and_is_streamed_otherwise_on_the_embedded_store()
- {
-    large_response_is_an_error_or_streamed(&Setup::start());
-}
-
-#[test]
-fn a_response_that_is_too_large_for_a_load_balancer_is_an_error_and_is_streamed_otherwise_on_dynamodb_and_s3()
-{
-    large_response_is_an_error_or_streamed(&Setup::start_on_servers("", &[]));
-}
-
-fn large_response_is_an_error_or_streamed(setup: &Setup) {
-    let large = "x".repeat(1_500_000);
-    setup.origin.respond("/pages/large", ScriptedResponse::page(&[], &large));
-    let headers = json!({ "headers": { "host": HOST, "x-forwarded-proto": "https" } });
-    let refused = setup.api.invoke(load_balancer("/pages/large", &headers)).json();
-    assert_eq!(refused["statusCode"], 502);
-    assert!(refused["body"].as_str().is_some_and(|text| text.contains("1 MB")), "{refused}");
-    let streamed = setup.get("/pages/large");
-    assert_eq!((streamed.state(), streamed.body.len()), ("hit", large.len()));
 }
 
 #[test]

@@ -88,7 +88,8 @@ fn a_restart_of_an_activated_service_fails_no_request() {
         gateway = start();
     }
     load.wait_for_requests(REQUESTS);
-    assert_no_failure("socket activation", RESTARTS, &load.stop());
+    let (report, lasted) = load.stop();
+    assert_no_failure("socket activation", RESTARTS, &report, lasted);
 }
 
 #[test]

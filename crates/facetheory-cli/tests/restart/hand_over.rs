@@ -26,6 +26,12 @@ impl Place {
         Place { directory: tempfile::tempdir().expect("a directory"), origin: Origin::start() }
     }
 
+    fn with_gateway() -> (Place, Gateway) {
+        let place = Place::new();
+        let gateway = place.start();
+        (place, gateway)
+    }
+
     fn path(&self) -> PathBuf {
         self.directory.path().join("hand-over.sock")
     }
@@ -48,8 +54,7 @@ fn assert_serves(gateway: &Gateway) {
 
 #[test]
 fn a_new_process_takes_both_listeners_and_the_old_one_exits() {
-    let place = Place::new();
-    let old = place.start();
+    let (place, old) = Place::with_gateway();
     let (address, admin) = (old.address, old.admin());
     assert_serves(&old);
     let new = place.start();
@@ -63,8 +68,7 @@ fn a_new_process_takes_both_listeners_and_the_old_one_exits() {
 
 #[test]
 fn a_new_process_that_fails_to_start_leaves_the_old_one_serving() {
-    let place = Place::new();
-    let old = place.start();
+    let (place, old) = Place::with_gateway();
     let no_certificate = format!("{CONFIG}[tls]\ncertificate = \"missing.pem\"\nkey = \"missing.key\"\n");
     // The first one fails before it asks for the sockets, and the second one after it has received them.
     for (config, expected) in [("no_such_key = 1\n", "no_such_key"), (no_certificate.as_str(), "missing.pem")]
@@ -85,8 +89,7 @@ fn a_new_process_that_fails_to_start_leaves_the_old_one_serving() {
 
 #[test]
 fn the_old_process_serves_and_reloads_until_the_new_one_is_ready() {
-    let place = Place::new();
-    let old = place.start();
+    let (place, old) = Place::with_gateway();
     let mut pending = UnixStream::connect(place.path()).expect("the socket of the hand-over");
     let mut greeting = [0; 8];
     pending.read_exact(&mut greeting).expect("the sockets");
@@ -105,8 +108,7 @@ fn the_old_process_serves_and_reloads_until_the_new_one_is_ready() {
 
 #[test]
 fn a_process_that_does_not_follow_the_protocol_does_not_stop_the_old_one() {
-    let place = Place::new();
-    let old = place.start();
+    let (place, old) = Place::with_gateway();
     let mut other = UnixStream::connect(place.path()).expect("the socket of the hand-over");
     other.write_all(b"?").expect("the old process reads");
     wait_for("a line in the log", || old.log().contains("the new process sent").then_some(()));
@@ -151,8 +153,7 @@ fn only_the_second_signal_after_a_hand_over_aborts_requests() {
 
 #[test]
 fn the_socket_of_a_killed_process_is_replaced_and_other_files_are_not() {
-    let place = Place::new();
-    let old = place.start();
+    let (place, old) = Place::with_gateway();
     old.kill();
     assert!(place.path().exists());
     let new = place.start();
@@ -176,8 +177,7 @@ fn only_the_user_of_the_process_may_connect() {
 
 #[test]
 fn a_new_process_with_another_address_binds_it_and_the_old_address_is_closed() {
-    let place = Place::new();
-    let old = place.start();
+    let (place, old) = Place::with_gateway();
     let address = old.address;
     let new = place.try_start(CONFIG, &["--listen", "127.0.0.2:0"]).expect("a gateway");
     assert_ne!(new.address.ip(), address.ip());
@@ -211,8 +211,7 @@ fn without_a_hand_over_a_second_process_on_the_same_address_is_an_error() {
 
 #[test]
 fn an_http_2_connection_is_told_to_go_away_and_requests_that_were_sent_before_are_answered() {
-    let place = Place::new();
-    let old = place.start();
+    let (place, old) = Place::with_gateway();
     let authority = old.address.to_string();
     let mut client = Http2::open(old.address);
     client.send(&Frame::get(1, &authority, "/cached/a"));
@@ -236,8 +235,7 @@ fn an_http_2_connection_is_told_to_go_away_and_requests_that_were_sent_before_ar
 
 #[test]
 fn an_idle_connection_may_send_one_more_request_to_the_old_process() {
-    let place = Place::new();
-    let old = place.start();
+    let (place, old) = Place::with_gateway();
     let mut idle = old.connect();
     idle.send(get("/cached/a", ""));
     assert_eq!(idle.response().header("connection"), None);

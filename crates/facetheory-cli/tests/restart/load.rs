@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,8 +25,6 @@ use super::support::{TIMEOUT, wait_for};
 
 /// The name in the certificate of the gateway.
 pub(crate) const NAME: &str = "localhost";
-/// The most failures that are described.
-const MAX_DESCRIBED: usize = 20;
 
 /// How clients connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,30 +53,15 @@ pub(crate) struct Load {
     begun: Instant,
 }
 
-#[derive(Default)]
-struct Shared {
-    stops: AtomicBool,
-    running: AtomicUsize,
-    requests: AtomicUsize,
-    connections: AtomicUsize,
-    /// Responses over HTTP/1 with `Connection: close`.
-    closing: AtomicUsize,
-    failed: AtomicUsize,
-    failures: Mutex<Vec<String>>,
-    slowest: Mutex<Duration>,
-}
-
-/// The result of a load.
-#[derive(Debug)]
+/// The result of a load, so far.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     pub(crate) requests: usize,
-    pub(crate) failed: usize,
-    /// Descriptions of the first failures.
-    pub(crate) failures: Vec<String>,
     pub(crate) connections: usize,
+    /// Responses over HTTP/1 with `Connection: close`.
     pub(crate) closing: usize,
+    pub(crate) failures: Vec<String>,
     pub(crate) slowest: Duration,
-    pub(crate) lasted: Duration,
 }
 
 impl Load {
@@ -119,26 +102,17 @@ impl Load {
 
     /// Waits until this many more requests have been sent.
     pub(crate) fn wait_for_requests(&self, count: usize) {
-        let end = self.shared.requests.load(Ordering::SeqCst) + count;
-        wait_for("requests", || (self.shared.requests.load(Ordering::SeqCst) >= end).then_some(()));
+        let end = self.shared.report().requests + count;
+        wait_for("requests", || (self.shared.report().requests >= end).then_some(()));
     }
 
-    /// Lets the clients finish their requests.
-    pub(crate) fn stop(self) -> Report {
+    /// Lets the clients finish their requests. Returns the result, and how long the load lasted.
+    pub(crate) fn stop(self) -> (Report, Duration) {
         self.shared.stops.store(true, Ordering::SeqCst);
         wait_for("the last requests", || (self.shared.running.load(Ordering::SeqCst) == 0).then_some(()));
         let lasted = self.begun.elapsed();
         self.runtime.shutdown_background();
-        let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
-        Report {
-            requests: count(&self.shared.requests),
-            failed: count(&self.shared.failed),
-            failures: self.shared.failures.lock().expect("failures").clone(),
-            connections: count(&self.shared.connections),
-            closing: count(&self.shared.closing),
-            slowest: *self.shared.slowest.lock().expect("a time"),
-            lasted,
-        }
+        (self.shared.report().clone(), lasted)
     }
 }
 
@@ -146,6 +120,20 @@ impl Load {
 enum Sender {
     Http1(http1::SendRequest<Empty<Bytes>>),
     Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+/// The state that all clients share.
+#[derive(Default)]
+struct Shared {
+    stops: AtomicBool,
+    running: AtomicUsize,
+    report: Mutex<Report>,
+}
+
+impl Shared {
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().expect("a report")
+    }
 }
 
 struct Client {
@@ -173,17 +161,12 @@ impl Client {
             let begun = Instant::now();
             let outcome =
                 timeout(TIMEOUT, self.request(path)).await.unwrap_or_else(|_| Err("timeout".to_owned()));
-            let mut slowest = self.shared.slowest.lock().expect("a time");
-            *slowest = slowest.max(begun.elapsed());
-            drop(slowest);
-            self.shared.requests.fetch_add(1, Ordering::SeqCst);
+            let mut report = self.shared.report();
+            report.slowest = report.slowest.max(begun.elapsed());
+            report.requests += 1;
             if let Err(failure) = outcome {
                 self.sender = None;
-                self.shared.failed.fetch_add(1, Ordering::SeqCst);
-                let mut failures = self.shared.failures.lock().expect("failures");
-                if failures.len() < MAX_DESCRIBED {
-                    failures.push(format!("{:?}: {failure}", self.kind));
-                }
+                report.failures.push(format!("{:?}: {failure}", self.kind));
             }
         }
         self.shared.running.fetch_sub(1, Ordering::SeqCst);
@@ -214,7 +197,7 @@ impl Client {
         };
         let closes = response.headers().get(CONNECTION).is_some_and(|value| value == "close");
         if closes {
-            self.shared.closing.fetch_add(1, Ordering::SeqCst);
+            self.shared.report().closing += 1;
         }
         let status = response.status();
         let body =
@@ -230,7 +213,7 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<Sender, String> {
-        self.shared.connections.fetch_add(1, Ordering::SeqCst);
+        self.shared.report().connections += 1;
         let stream =
             TcpStream::connect(self.address).await.map_err(|error| format!("connecting: {error:?}"))?;
         stream.set_nodelay(true).expect("a socket");

@@ -92,6 +92,13 @@ pub(crate) fn origin_requests(site: &Site, path: &str) -> usize {
     site.origin.requests_for(path).len()
 }
 
+/// Fails if a response has one of these headers.
+pub(crate) fn assert_lacks(response: &Response, names: &[&str]) {
+    for name in names {
+        assert_eq!(response.header(name), None, "{name}");
+    }
+}
+
 /// The value of `Age`.
 pub(crate) fn age(response: &Response) -> u64 {
     let age = response.header("age").unwrap_or_else(|| panic!("no Age: {:?}", response.headers));

@@ -3,7 +3,6 @@
 //!
 //! `scripts/soak --crawler --minutes 10`, or `FACETHEORY_CRAWLER_SECONDS=600 cargo test -p facetheory-cli --test soak crawler`.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,36 +23,26 @@ use tokio_util::task::TaskTracker;
 
 use crate::client::Client;
 use crate::support::gateway::{Gateway, data};
-use crate::support::print;
+use crate::support::{disk_bytes, print};
 
 /// The duration of the flood, unless `FACETHEORY_CRAWLER_SECONDS` is set.
 const SECONDS: u64 = 20;
 /// From this duration on, latencies and memory are judged too. A short run on a busy machine tells nothing about them.
 const LONG: Duration = Duration::from_secs(300);
-/// New URLs per second, as far as the machine can serve them.
-const RATE: u32 = 1000;
-const HOT_PAGES: u64 = 1000;
-const CHANGING_PAGES: u64 = 5000;
 const CRAWLERS: u32 = 20;
-const HOT_CLIENTS: u64 = 2;
-/// The pause of a client of hot pages between two requests.
-const HOT_PAUSE: Duration = Duration::from_millis(2);
-const PAGE_BYTES: usize = 9_000;
-const MAX_BYTES: u64 = 200_000_000;
-/// The limit of a short run, which would not reach the other one.
-const MAX_BYTES_SHORT: u64 = 80_000_000;
-/// The disk may take this much, in percent of the limit.
-const MAX_PERCENT: u64 = 110;
-/// The allowed growth of memory between the first and the last quarter of a long run, in MiB.
-const MEMORY_SLACK: f64 = 24.0;
+/// New URLs of all crawlers per second, as far as the machine can serve them.
+const RATE: u32 = 1000;
+const HOT: HotPages = HotPages { count: 1000, clients: 2, pause: Duration::from_millis(2) };
+
+/// The pages in use.
+struct HotPages {
+    count: u64,
+    clients: u64,
+    /// The pause of a client between two requests.
+    pause: Duration,
+}
 
 const CONFIG: &str = r#"
-[store]
-memory = "32MiB"
-
-[limits]
-new_pages_per_second = 100000
-
 [timeouts]
 table = "20s"
 
@@ -109,8 +98,9 @@ struct Samples {
     memory: Vec<f64>,
 }
 
+/// The quota. A short run would not reach that of a long one.
 fn max_bytes() -> u64 {
-    if time() >= LONG { MAX_BYTES } else { MAX_BYTES_SHORT }
+    if time() >= LONG { 200_000_000 } else { 80_000_000 }
 }
 
 fn time() -> Duration {
@@ -126,8 +116,9 @@ fn crawler_a_flood_of_new_pages_neither_fills_the_disk_nor_displaces_pages_in_us
 
 #[test]
 fn crawler_pages_that_change_at_every_render_do_not_fill_the_disk() {
+    const PAGES: u64 = 5000;
     let _alone = crate::ONE_AT_A_TIME.lock();
-    Flood::start().run("/change", CHANGING_PAGES);
+    Flood::start().run("/change", PAGES);
 }
 
 impl Flood {
@@ -136,7 +127,8 @@ impl Flood {
         let runtime = runtime.expect("a runtime");
         let origin = start_origin(&runtime);
         let directory = tempfile::tempdir().expect("a directory");
-        let config = CONFIG.replacen("[store]\n", &format!("[store]\nmax_bytes = {}\n", max_bytes()), 1);
+        let store = format!("[store]\nmemory = \"32MiB\"\nmax_bytes = {}\n", max_bytes());
+        let config = format!("{store}[limits]\nnew_pages_per_second = 100000\n{CONFIG}");
         let gateway = Gateway::start(directory.path(), origin, &config, &["--no-access-log"]);
         Flood { runtime, gateway, directory, next: Arc::default() }
     }
@@ -179,10 +171,13 @@ impl Flood {
             quiet.p99(),
             samples.memory.iter().map(|mib| format!("{mib:.0}")).collect::<Vec<_>>().join(" "),
         ));
+        // The disk may take a tenth more.
         let bytes = samples.most_bytes;
-        assert!(bytes <= max_bytes() / 100 * MAX_PERCENT, "the store took {bytes} bytes");
+        assert!(bytes <= max_bytes() / 10 * 11, "the store took {bytes} bytes");
         assert!(busy.ratio() >= quiet.ratio() - 0.01, "hot pages were displaced: {:.4}", busy.ratio());
         if time >= LONG {
+            /// The allowed growth between the first and the last quarter, in MiB.
+            const MEMORY_SLACK: f64 = 24.0;
             assert!(
                 busy.p99() <= 2 * quiet.p99(),
                 "hits took {} us, and {} us before",
@@ -198,17 +193,17 @@ impl Flood {
     /// Requests hot pages for this long, or each of them once without a pause.
     fn load_hot_pages(&self, pause: Option<Duration>, time: Duration) -> Hits {
         let hits = Arc::new(Mutex::new(Hits::default()));
-        let tasks = (0..HOT_CLIENTS).map(|client| {
+        let tasks = (0..HOT.clients).map(|client| {
             let (address, hits) = (self.gateway.address, hits.clone());
             async move {
                 let mut connection = Client::connect(address).await.expect("a gateway");
                 let end = Instant::now() + time;
-                for number in (client..).step_by(usize::try_from(HOT_CLIENTS).unwrap_or(1)) {
-                    if pause.is_some() && Instant::now() >= end || pause.is_none() && number >= HOT_PAGES {
+                for number in (client..).step_by(usize::try_from(HOT.clients).unwrap_or(1)) {
+                    if pause.is_some() && Instant::now() >= end || pause.is_none() && number >= HOT.count {
                         break;
                     }
                     let started = Instant::now();
-                    let target = format!("/hot/{}", number % HOT_PAGES);
+                    let target = format!("/hot/{}", number % HOT.count);
                     let Ok(response) = connection.get(&target).await else {
                         connection = Client::connect(address).await.expect("a gateway");
                         continue;
@@ -218,7 +213,7 @@ impl Flood {
                         response.headers().get("x-facetheory-isr").is_some_and(|state| state == "hit");
                     hits.lock().add(is_hit, took);
                     if pause.is_some() {
-                        tokio::time::sleep(HOT_PAUSE).await;
+                        tokio::time::sleep(HOT.pause).await;
                     }
                 }
             }
@@ -263,6 +258,7 @@ async fn crawl(address: std::net::SocketAddr, next: Arc<AtomicU64>, prefix: &str
 
 /// An origin whose pages differ at every render.
 fn start_origin(runtime: &Runtime) -> std::net::SocketAddr {
+    const PAGE_BYTES: usize = 9_000;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
     let (address, renders) = (listener.local_addr().expect("an address"), Arc::new(AtomicU64::new(0)));
     runtime.spawn(async move {
@@ -285,16 +281,4 @@ fn start_origin(runtime: &Runtime) -> std::net::SocketAddr {
         }
     });
     address
-}
-
-/// The bytes of all files in a directory.
-fn disk_bytes(directory: &Path) -> u64 {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let size = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(found) if found.is_dir() => disk_bytes(&entry.path()),
-        Ok(found) => found.len(),
-        // It was deleted meanwhile.
-        Err(_) => 0,
-    };
-    entries.map(size).sum()
 }

@@ -162,14 +162,8 @@ impl Target {
     }
 
     async fn request_cold_pages(self) {
-        while !self.over.is_cancelled() {
-            let Some(mut client) = self.connected(Kind::Cold, Client::connect(self.site).await) else {
-                continue;
-            };
-            for _ in 0..REQUESTS_PER_CONNECTION {
-                if self.over.is_cancelled() {
-                    break;
-                }
+        while let Some(mut client) = self.client(Kind::Cold).await {
+            for _ in self.requests() {
                 let target = format!("/cold/{}", next());
                 let pending = client.get(&target);
                 if !self.uncertain(Kind::Cold, &target, pending, |response| is_page(response, &target)).await
@@ -184,14 +178,8 @@ impl Target {
         /// The length of the longest form.
         const LONGEST: usize = 64 * 1024;
         let form = Bytes::from(vec![b'x'; LONGEST]);
-        while !self.over.is_cancelled() {
-            let Some(mut client) = self.connected(Kind::Post, Client::connect(self.site).await) else {
-                continue;
-            };
-            for _ in 0..REQUESTS_PER_CONNECTION {
-                if self.over.is_cancelled() {
-                    break;
-                }
+        while let Some(mut client) = self.client(Kind::Post).await {
+            for _ in self.requests() {
                 let body = form.slice(..usize::try_from(next()).unwrap_or_default() * 1_021 % LONGEST);
                 let pending = client.post("/pass/form", HOST, "text/plain", body.clone());
                 // A gateway that could not forward a form need not read it completely, and closes the connection.
@@ -272,6 +260,21 @@ impl Target {
             }
         }
         false
+    }
+
+    /// The next connection; `None` when the load is over.
+    async fn client(&self, kind: Kind) -> Option<Client> {
+        while !self.over.is_cancelled() {
+            if let Some(client) = self.connected(kind, Client::connect(self.site).await) {
+                return Some(client);
+            }
+        }
+        None
+    }
+
+    /// The requests of one connection, until the load is over.
+    fn requests(&self) -> impl Iterator<Item = usize> {
+        (0..REQUESTS_PER_CONNECTION).take_while(|_| !self.over.is_cancelled())
     }
 
     /// Connects; every connection must be accepted.

@@ -230,6 +230,13 @@ pub(crate) fn get<'a>(authority: &'a str, path: &'a str) -> [(&'a str, &'a str);
     [(":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", path)]
 }
 
+/// The fields of a POST.
+pub(crate) fn post<'a>(authority: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
+    let [_, rest @ ..] = get(authority, path);
+    let [scheme, authority, path] = rest;
+    [(":method", "POST"), scheme, authority, path]
+}
+
 /// A header block of literal fields without indexing.
 pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();

@@ -11,6 +11,7 @@ pub(crate) mod site;
 pub(crate) mod store;
 pub(crate) mod table;
 
+use std::path::Path;
 use std::time::Duration;
 
 /// A test fails if it waits longer than this for anything. No passing test waits that long.
@@ -37,4 +38,21 @@ pub(crate) fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T 
 #[expect(clippy::print_stdout, reason = "the counts show what a run covered")]
 pub(crate) fn print(what: &str) {
     println!("{what}");
+}
+
+/// The bytes of all files in a directory.
+pub(crate) fn disk_bytes(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => disk_bytes(&entry.path()),
+        Ok(found) => found.len(),
+        // It was deleted meanwhile.
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// All values of a header.
+pub(crate) fn values<'h>(headers: &'h [(String, String)], name: &str) -> Vec<&'h str> {
+    headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect()
 }
