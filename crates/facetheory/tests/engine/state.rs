@@ -230,11 +230,8 @@ async fn a_render_longer_than_its_lease_is_published() {
     let site = Site::new().with(|policy| policy.render_timeout = 200 * SECOND);
     let slow = site.get_slow(100 * SECOND, Ok(Rendered::html("slow"))).await;
     assert_eq!(state_and_body(slow), served(State::Miss, "slow"));
-    assert_eq!(
-        site.another().get("other").await,
-        served(State::Stale, "slow"),
-        "its age counts from the start of the render"
-    );
+    let other = site.another().get("other").await;
+    assert_eq!(other, served(State::Stale, "slow"), "its age counts from the start of the render");
 }
 
 #[tokio::test(start_paused = true)]
@@ -378,11 +375,8 @@ async fn an_unchanged_page_is_served_even_if_its_stored_body_is_missing() {
     site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
     delete_body(&site, &bodies).await;
     assert_eq!(site.get("one").await, served(State::Miss, "one"), "the page was rendered for this request");
-    assert_eq!(
-        site.another().get("one").await,
-        served(State::Miss, "one"),
-        "a process without the body renders it"
-    );
+    let other = site.another().get("one").await;
+    assert_eq!(other, served(State::Miss, "one"), "a process without the body renders it");
 }
 
 #[tokio::test(start_paused = true)]

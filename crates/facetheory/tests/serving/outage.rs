@@ -14,8 +14,6 @@ use crate::stores::Stores;
 
 /// The length of an outage, unless `FACETHEORY_OUTAGE_SECONDS` is set.
 const SECONDS: u64 = 5;
-/// How long pages are fresh that are in memory when it starts.
-const FRESH_SECONDS: u64 = 3;
 /// The number of pages in memory when it starts, and of pages that are only in the stores.
 const PAGES: usize = 5;
 /// The number of concurrent clients per page during the outage.
@@ -75,6 +73,8 @@ impl Outage for ProxyOutage {
 }
 
 pub(crate) fn run_outage(name: &str, mut stores: Stores, mut outage: impl Outage) -> Result<(), Failed> {
+    /// How long pages are fresh that are in memory when it starts.
+    const FRESH_SECONDS: u64 = 3;
     let seconds = std::env::var("FACETHEORY_OUTAGE_SECONDS").map_or(Ok(SECONDS), |text| text.parse())?;
     stores.run("create-table")?;
     warm_up(&stores)?;
