@@ -5,7 +5,10 @@ use std::time::Duration;
 use facetheory::protocol::{
     Acquire, Begin, Epoch, Freshness, Generation, Lock, Meta, Request, SeenEpochs, Version,
 };
-use facetheory::{History, InvalidationMode, Outcome, Policy, Rendered, Tag};
+use facetheory::{Bodies, GetResult, History, InvalidationMode, Isr, Outcome, Pages, Policy, Rendered, Tag};
+use object_store::memory::InMemory;
+use object_store::{ObjectStoreExt as _, PutPayload};
+use std::sync::Arc;
 use tabletheory::{Item, Set, Value};
 
 use crate::{NOW, Site, assert_documented, describe};
@@ -13,6 +16,9 @@ use crate::{NOW, Site, assert_documented, describe};
 /// The count of a tag that was invalidated before a page was rendered.
 const COUNT: u64 = 1_000_003;
 const VERSION_SK: &str = "VER#01HF7YAT00TTTTTTTTTTTTTTTT";
+/// The body that the rows name, "old", and its digest.
+const BODY: &str = "isr/0/1-a.html";
+const DIGEST: &str = "sha256:cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4";
 
 /// One value of each type of a table.
 fn one_of_each_type() -> Vec<Value> {
@@ -35,13 +41,13 @@ struct FullRow {
     item: Item,
 }
 
-fn full_rows() -> [FullRow; 5] {
-    let mut generation = Generation::new("isr/0/1-a.html", NOW, 60);
+fn full_rows() -> [FullRow; 7] {
+    let mut generation = Generation::new(BODY, NOW, 60);
     generation.etag = Some("\"1\"".into());
     generation.content.status = Some(200);
     generation.content.content_type = Some("text/html".into());
     generation.content.headers = vec![("link".into(), "</a.css>".into())];
-    generation.content.digest = Some("sha256:0".into());
+    generation.content.digest = Some(DIGEST.into());
     generation.content.tags = vec!["news".into()];
     generation.content.deployment = Some("7".into());
     generation.epochs = Some(SeenEpochs::of_render_at(NOW));
@@ -60,13 +66,17 @@ fn full_rows() -> [FullRow; 5] {
     let mut request = Request::started("hash", NOW + 100);
     request.owner = Some("token".into());
     request.in_progress_until = Some(NOW + 10);
-    request.result_s3_key = Some("isr/0/1-a.html".into());
-    let mut meta = meta.to_item();
-    meta.set("must_not_serve", false);
+    request.result_s3_key = Some(BODY.into());
+    let mut in_place = meta.clone();
+    (in_place.current_sk, in_place.version) = (None, None);
+    let mut hard = meta.clone();
+    hard.must_not_serve = true;
     let mut epoch = Epoch::at(NOW - 10);
     (epoch.seq, epoch.seq_base, epoch.seq_at) = (Some(3), Some(COUNT - 3), Some(NOW - 10));
     [
-        FullRow { role: "META", item: meta },
+        FullRow { role: "META", item: meta.to_item() },
+        FullRow { role: "META, in place", item: in_place.to_item() },
+        FullRow { role: "META, hard", item: hard.to_item() },
         FullRow { role: "LOCK", item: lock.to_item() },
         FullRow { role: "VER#", item: version.to_item() },
         FullRow { role: "REQ#", item: request.to_item() },
@@ -76,7 +86,7 @@ fn full_rows() -> [FullRow; 5] {
 
 async fn result_of(role: &str, item: &Item) -> String {
     match role {
-        "META" => meta(item).await,
+        "META" | "META, in place" | "META, hard" => meta(item).await,
         "LOCK" => lock(item).await,
         "VER#" => version(item).await,
         "REQ#" => request(item).await,
@@ -124,19 +134,49 @@ async fn every_attribute_is_missing_or_mistyped_once() {
 async fn site_of(item: &Item) -> Site {
     let site = Site::new();
     site.put(site.page.meta(), item.clone()).await;
-    let version = Version::of(Generation::new("isr/0/1-a.html", NOW, 60));
+    let version = Version::of(Generation::new(BODY, NOW, 60));
     site.put(site.page.meta().sibling(VERSION_SK), version.to_item()).await;
     site
 }
 
-/// Whether the page is served, and which operations fail.
-async fn meta(item: &Item) -> String {
+/// A site whose store has the body that the row names.
+async fn site_with_body(item: &Item) -> Site {
+    let objects = Arc::new(InMemory::new());
+    objects.put(&BODY.into(), PutPayload::from_static(b"old")).await.expect("stored");
     let site = site_of(item).await;
+    Site { pages: Pages::new(site.store.clone(), Bodies::over(objects)), ..site }
+}
+
+/// The response of a process that has nothing in memory, and the next one if it differs after the background work.
+async fn responses(site: &Site) -> String {
+    let policy = Policy::every(Duration::from_secs(60));
+    let isr = Isr::new(site.pages.clone());
+    let response = async || {
+        let response = isr.get(&site.page, &policy, |_| async { Ok(Rendered::html("new")) }).await;
+        describe(response, |response| match response {
+            GetResult::Page(served) => {
+                let body = if *served.page.bytes() == "old" { "its body" } else { "a new render" };
+                format!("{} with {body}", served.state)
+            }
+            other => format!("{other:?}"),
+        })
+    };
+    let first = response().await;
+    assert!(isr.settle(Duration::from_secs(60)).await);
+    let second = response().await;
+    if first == second { first } else { format!("{first}, then {second}") }
+}
+
+/// The freshness of the page, the response to a request for it, and which operations fail.
+async fn meta(item: &Item) -> String {
+    let site = site_with_body(item).await;
     let view = site.store.lookup(&site.page).await.expect("no error");
-    let mut results = vec![match view.meta.map(|meta| meta.freshness(site.store.now())) {
-        None => "not served".to_owned(),
+    let state = match view.meta.map(|meta| meta.freshness(site.store.now())) {
+        None => "missing".to_owned(),
+        Some(Freshness::MustNotServe) => "must not be served".to_owned(),
         Some(state) => format!("{state:?}").to_lowercase(),
-    }];
+    };
+    let mut results = vec![format!("{state}, {}", responses(&site).await)];
     let mut fails = |what: &str, error: String| results.push(format!("{what} fails ({error})"));
     for mode in [InvalidationMode::Soft, InvalidationMode::Hard] {
         let site = site_of(item).await;

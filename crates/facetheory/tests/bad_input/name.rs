@@ -1,7 +1,11 @@
 //! Names from clients: tenants, cache keys, idempotency keys, tags, tokens, sort keys.
 
+use std::time::Duration;
+
 use facetheory::protocol::{Acquire, Generation, Lease, LeaseTerms};
-use facetheory::{Bodies, History, KeyScheme, PageKey, Pages, Result, Tag, Tenant};
+use facetheory::{
+    Bodies, GetResult, History, Isr, KeyScheme, PageKey, Pages, Policy, Rendered, Result, State, Tag, Tenant,
+};
 use tabletheory::Timestamp;
 
 use crate::{Site, assert_documented, describe};
@@ -111,6 +115,11 @@ async fn read_object(s3_key: &str) -> String {
         let read =
             describe(pages.read(&site.page).await, |found| found.map_or("missing", |_| "served").into());
         results.push(read);
+        let policy = Policy::every(Duration::from_secs(60));
+        let render = |_| async { Ok(Rendered::html("new")) };
+        let response = Isr::new(pages).get(&site.page, &policy, render).await;
+        let Ok(GetResult::Page(served)) = response else { panic!("{s3_key}: {response:?}") };
+        assert_eq!((served.state, &**served.page.bytes()), (State::Miss, &b"new"[..]), "{s3_key}");
     }
     assert_eq!(results, ["missing"; 2], "{s3_key}");
     "a missing body, rendered again".to_owned()
