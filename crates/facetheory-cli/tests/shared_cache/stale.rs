@@ -1,8 +1,11 @@
 //! Stale responses: RFC 9111, section 4.2.4, and RFC 5861.
 
+use std::net::TcpStream;
+
 use crate::helpers::{age, first_then, numbered, origin_requests, scripted, silence};
-use crate::support::origin::{Gate, ScriptedResponse};
-use crate::support::site::Site;
+use crate::support::gateway::Gateway;
+use crate::support::origin::{Gate, Origin, ScriptedResponse};
+use crate::support::site::{LONG_TIMEOUTS, Site, get};
 use crate::support::wait_for;
 
 on_each_store![
@@ -33,6 +36,44 @@ fn rfc9111_4_2_4_a_stale_response_is_served_while_the_origin_is_unreachable(site
     let response = site.get("/outage");
     assert_eq!((response.status, response.text().as_str()), (200, "cached"));
     assert!(age(&response) >= 100, "it has its true age");
+}
+
+#[test]
+fn rfc9111_4_2_4_a_stale_response_is_served_while_the_origin_refuses_connections() {
+    let origin = Origin::start_at("127.9.111.1");
+    let address = origin.address;
+    let directory = tempfile::tempdir().expect("a directory");
+    let gateway = Gateway::start(directory.path(), address, LONG_TIMEOUTS, &[]);
+    let request = |path: &str| gateway.exchange(get(path, ""));
+    let headers = ["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\"", "Connection: close"];
+    origin.respond("/cached", ScriptedResponse::page(&headers, "cached").then_close());
+    assert_eq!(request("/cached").text(), "cached");
+    drop(origin);
+    wait_for("connections are refused", || TcpStream::connect(address).is_err().then_some(()));
+    let response = request("/cached");
+    assert_eq!((response.status, response.text().as_str()), (200, "cached"));
+    let other = request("/other");
+    assert_eq!((other.status, other.text().trim()), (502, "the origin is unreachable"));
+}
+
+#[test]
+fn rfc9111_4_2_4_a_stale_response_is_served_while_the_origin_does_not_respond() {
+    let site = Site::start("[timeouts]\nheaders = \"1s\"\n");
+    let stuck = Gate::default();
+    let never = ScriptedResponse::page(&[], "never").after(&stuck);
+    site.origin.respond("/other", never.clone());
+    site.origin.respond(
+        "/cached",
+        ScriptedResponse::page(&["Cache-Control: max-age=60", "Age: 100", "ETag: \"a\""], "cached"),
+    );
+    // A busy machine may need more than one attempt.
+    wait_for("the response is cached", || (site.get("/cached").text() == "cached").then_some(()));
+    site.origin.respond("/cached", never);
+    let response = site.get("/cached");
+    assert_eq!((response.status, response.text().as_str()), (200, "cached"));
+    let other = site.get("/other");
+    assert_eq!((other.status, other.text().trim()), (504, "the origin did not respond in time"));
+    stuck.open();
 }
 
 fn rfc9111_4_2_4_a_response_to_a_cookie_is_not_served_to_others_while_the_origin_is_unreachable(site: &Site) {

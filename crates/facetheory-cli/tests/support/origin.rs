@@ -61,7 +61,13 @@ pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
 impl Origin {
     /// Starts an origin that responds to every request with a page that contains its target and a unique number.
     pub(crate) fn start() -> Origin {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Origin::start_at("127.0.0.1")
+    }
+
+    /// Starts an origin on a port of this loopback address. Nothing else listens on an address that only one test uses, so
+    /// connections to it are refused once the origin was dropped.
+    pub(crate) fn start_at(address: &str) -> Origin {
+        let listener = TcpListener::bind((address, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared::default());
         let of_thread = shared.clone();

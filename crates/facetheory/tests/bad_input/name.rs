@@ -23,7 +23,8 @@ async fn names_from_clients() {
     let tag = |name: &str| accepted(Tag::new(name));
     let request = |key: &str| {
         describe(page.request(key), |key| {
-            if key.sk.starts_with("REQ#sha256=") { "accepted, hashed".into() } else { "accepted".into() }
+            let hash = key.sk.strip_prefix("REQ#sha256=").filter(|hash| hash.len() == 64);
+            if hash.is_some() { "accepted, hashed".into() } else { "accepted".into() }
         })
     };
     let raw = KeyScheme::raw("CACHE#").expect("a prefix");

@@ -3,6 +3,7 @@
 mod announcements;
 mod background;
 mod damage;
+mod default_timeouts;
 mod evicted;
 mod feed;
 mod feed_limits;
