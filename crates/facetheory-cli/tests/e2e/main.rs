@@ -1,6 +1,6 @@
 //! The gateway in front of third-party applications: `facetheory serve` as a process between them and their clients.
-//! `scripts/test-e2e` installs, builds and starts the applications and sets their addresses; without them the tests
-//! print that they are skipped.
+//! `scripts/test-e2e` installs, builds and starts the applications, sets their addresses, and runs these tests; elsewhere they
+//! count as ignored.
 
 mod client;
 mod form;
@@ -18,15 +18,15 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The address of an application, if `scripts/test-e2e` has started it.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn application(name: &str) -> Option<String> {
+/// The address of an application that `scripts/test-e2e` has started.
+///
+/// # Panics
+/// If it is not set: a test that cannot run must not pass.
+fn application(name: &str) -> String {
     let variable = format!("FACETHEORY_E2E_{name}");
-    let address = std::env::var(&variable).ok();
-    if address.is_none() {
-        eprintln!("skipped: {variable} is not set; run scripts/test-e2e, which starts the application");
-    }
-    address
+    std::env::var(&variable).unwrap_or_else(|_| {
+        panic!("{variable} is not set; run scripts/test-e2e, which starts the application")
+    })
 }
 
 /// Waits for a future with the timeout.

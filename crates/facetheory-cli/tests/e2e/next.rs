@@ -24,13 +24,13 @@ const RSC: HeaderName = HeaderName::from_static("rsc");
 /// The header by which the older router requests page data instead of HTML.
 const NEXTJS_DATA: HeaderName = HeaderName::from_static("x-nextjs-data");
 
-async fn in_front_of_next(routes: &str) -> Option<Gateway> {
-    Some(Gateway::in_front_of(&application("NEXT")?, routes).await)
+async fn in_front_of_next(routes: &str) -> Gateway {
+    Gateway::in_front_of(&application("NEXT"), routes).await
 }
 
 /// The page without the gateway.
 async fn from_the_application(target: &str) -> Response {
-    Client::of(&application("NEXT").expect("the application is running")).get(target).await
+    Client::of(&application("NEXT")).get(target).await
 }
 
 fn is_html(response: &Response) -> bool {
@@ -50,8 +50,9 @@ async fn navigate(client: &mut Client, target: &str) -> Response {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn fifty_concurrent_clients_get_the_page_of_one_render() {
-    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let gateway = in_front_of_next(ROUTES).await;
     let responses = gateway.concurrently("/").await;
     let original = from_the_application("/").await;
     assert!(is_html(&original));
@@ -63,8 +64,9 @@ async fn fifty_concurrent_clients_get_the_page_of_one_render() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn fifty_concurrent_clients_share_one_render_of_a_dynamic_page() {
-    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let gateway = in_front_of_next(ROUTES).await;
     let responses = gateway.concurrently("/dated/crowd").await;
     let pages: BTreeSet<String> = responses.iter().map(Response::text).collect();
     assert_eq!(pages.len(), 1, "{pages:?}");
@@ -74,8 +76,9 @@ async fn fifty_concurrent_clients_share_one_render_of_a_dynamic_page() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn build_files_are_cached_and_served_in_ranges_and_revalidated() {
-    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let gateway = in_front_of_next(ROUTES).await;
     let mut client = gateway.client();
     let page = client.get("/").await.text();
     let (_, rest) = page.split_once("src=\"/_next/static/").expect("a script");
@@ -95,9 +98,10 @@ async fn build_files_are_cached_and_served_in_ranges_and_revalidated() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn router_payloads_are_never_mixed_up_with_html() {
     for router_first in [true, false] {
-        let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+        let gateway = in_front_of_next(ROUTES).await;
         if router_first {
             navigate(&mut gateway.client(), "/").await;
         }
@@ -115,8 +119,9 @@ async fn router_payloads_are_never_mixed_up_with_html() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn a_rule_without_router_headers_serves_no_wrong_response() {
-    let Some(gateway) = in_front_of_next(NAIVE).await else { return };
+    let gateway = in_front_of_next(NAIVE).await;
     for _ in 0..2 {
         navigate(&mut gateway.client(), "/").await;
         for target in ["/", "/?_rsc"] {
@@ -127,8 +132,9 @@ async fn a_rule_without_router_headers_serves_no_wrong_response() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn page_data_and_html_are_cached_separately() {
-    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let gateway = in_front_of_next(ROUTES).await;
     let page = gateway.client().get("/dated/today").await;
     assert!(is_html(&page) && page.text().contains("today was rendered at"), "{}", page.text());
     let (_, rest) =
@@ -150,8 +156,9 @@ async fn page_data_and_html_are_cached_separately() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn an_api_is_cached_per_url_and_a_missing_page_gets_404() {
-    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let gateway = in_front_of_next(ROUTES).await;
     for state in ["miss", "hit"] {
         for name in ["Ann", "Bob"] {
             let response = gateway.client().get(&format!("/api/{name}")).await;
@@ -167,9 +174,10 @@ async fn an_api_is_cached_per_url_and_a_missing_page_gets_404() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn a_streamed_page_arrives_piece_by_piece() {
     for (routes, name) in [(ROUTES, "by-a-rule"), (r#""/**" = false"#, "passed-by")] {
-        let Some(gateway) = in_front_of_next(routes).await else { return };
+        let gateway = in_front_of_next(routes).await;
         let mut client = gateway.client();
         let mut stream = client.stream(&format!("/stream/{name}")).await;
         assert_eq!(stream.status, StatusCode::OK);
@@ -182,9 +190,10 @@ async fn a_streamed_page_arrives_piece_by_piece() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn a_server_action_sets_a_cookie_for_one_client_only() {
     for routes in [ROUTES, NAIVE] {
-        let Some(gateway) = in_front_of_next(routes).await else { return };
+        let gateway = in_front_of_next(routes).await;
         let mut ann = gateway.client();
         let page = ann.get("/greeting").await;
         assert!(page.text().contains("Hello, stranger!"), "{}", page.text());
@@ -202,8 +211,9 @@ async fn a_server_action_sets_a_cookie_for_one_client_only() {
 }
 
 #[tokio::test]
+#[ignore = "scripts/test-e2e starts the application"]
 async fn a_cross_site_form_is_rejected_by_the_application_as_without_a_gateway() {
-    let Some(gateway) = in_front_of_next(ROUTES).await else { return };
+    let gateway = in_front_of_next(ROUTES).await;
     let mut client = gateway.client();
     let page = client.get("/greeting").await.text();
     let (kind, body) = Form::in_page(&page, "multipart/form-data").with("name", "Eve").multipart();

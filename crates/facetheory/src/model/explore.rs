@@ -22,7 +22,7 @@ pub(super) struct Exploration {
     /// The number of steps to the farthest state.
     depth: usize,
     /// Whether all states within the bounds of the scope were explored.
-    exhausted: bool,
+    pub(super) exhausted: bool,
     seconds: f64,
     known: (usize, usize),
     pub(super) counterexample: Option<Counterexample>,

@@ -1,4 +1,4 @@
-//! A model checker for the protocol: it explores every interleaving of a few writers and operators, within bounds.
+//! A model checker for the protocol: it explores the interleavings of a few writers and operators, within bounds.
 //!
 //! The transactions are those of production, built by the same pure functions, and a real table evaluates them. Only the state
 //! between two transactions is modelled: what each actor has read, which requests are under way, which bodies are stored. After

@@ -34,13 +34,13 @@ const NAME: &str = "editor";
 const PASSWORD: &str = "only for tests";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-async fn in_front_of_wagtail(routes: &str) -> Option<Gateway> {
-    Some(Gateway::in_front_of(&application("WAGTAIL")?, routes).await)
+async fn in_front_of_wagtail(routes: &str) -> Gateway {
+    Gateway::in_front_of(&application("WAGTAIL"), routes).await
 }
 
 /// The page without the gateway.
 async fn from_the_application(target: &str) -> Response {
-    Client::of(&application("WAGTAIL").expect("the application is running")).get(target).await
+    Client::of(&application("WAGTAIL")).get(target).await
 }
 
 /// Logs in through the gateway.
