@@ -34,7 +34,7 @@ pub(super) struct Counter {
 /// The counters of all pages.
 #[derive(Debug)]
 pub(super) struct Invalidations {
-    hasher: SecretHasher,
+    pub(super) hasher: SecretHasher,
     pages: Box<[Counter]>,
     /// Invalidations that may concern every page, such as those of a tag.
     pub(super) all: AtomicU64,

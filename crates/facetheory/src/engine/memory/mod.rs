@@ -271,10 +271,25 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::engine::CachedPage;
-    use tabletheory::SeededRandom;
+    use crate::{Bodies, Isr, PageStore, Pages};
+    use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+    use tabletheory::{MemoryTable, SeededRandom};
 
     fn memory() -> (Memory, PageKey) {
         (Memory::new(1 << 20, 0, &SeededRandom::new(1), Arc::default()), PageKey::new("/a").expect("a page"))
+    }
+
+    #[test]
+    fn each_process_hashes_the_keys_of_pages_with_a_secret_of_its_own() {
+        let [one, other] = [(); 2].map(|()| {
+            let store = PageStore::new(Arc::new(MemoryTable::new()));
+            Isr::new(Pages::new(store, Bodies::memory()))
+        });
+        let page = MemoryKeyRef(None, "/a");
+        let hash = |isr: &Isr| isr.engine.memory.invalidations.hasher.hash_one(&page);
+        let without_secret = BuildHasherDefault::<DefaultHasher>::default().hash_one(&page);
+        assert_ne!(hash(&one), without_secret);
+        assert_ne!(hash(&one), hash(&other));
     }
 
     fn entry(memory: &Memory, page: &PageKey, body: &'static str) -> Entry {
