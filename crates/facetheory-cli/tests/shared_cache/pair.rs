@@ -88,7 +88,7 @@ fn a_page_cached_by_one_gateway_is_served_by_the_other(pair: &Pair) {
     assert_eq!(other.status, 304);
 }
 
-fn an_unsafe_method_through_one_gateway_invalidates_for_both(pair: &Pair) {
+fn rfc9111_4_4_an_unsafe_method_through_one_gateway_invalidates_for_both(pair: &Pair) {
     greeting(&pair.origin, "/page");
     let languages = ["de", "fr"];
     for gateway in [&pair.one, &pair.other, &pair.one, &pair.other] {
@@ -224,7 +224,7 @@ macro_rules! of_pairs {
 
 of_pairs![
     a_page_cached_by_one_gateway_is_served_by_the_other,
-    an_unsafe_method_through_one_gateway_invalidates_for_both,
+    rfc9111_4_4_an_unsafe_method_through_one_gateway_invalidates_for_both,
     a_validation_by_one_gateway_is_visible_to_the_other,
     a_head_update_by_one_gateway_does_not_undo_an_invalidation_by_the_other,
     a_promoted_variant_in_one_gateway_does_not_undo_an_invalidation_by_the_other,
