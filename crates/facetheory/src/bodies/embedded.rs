@@ -26,6 +26,8 @@ use tabletheory::{
     BlobInfo, FileUsage, Kind, OnCorruption, SqliteBlobs, SqliteSettings, SystemClock, Timestamp,
 };
 
+use super::may_be_file;
+
 /// The SQLite file in the directory.
 const FILE: &str = "bodies.db";
 /// Objects up to this size are in the SQLite file.
@@ -288,14 +290,6 @@ fn directory(object: &ObjectMeta) -> Path {
     let mut parts: Vec<_> = object.location.parts().collect();
     parts.pop();
     Path::from_iter(parts)
-}
-
-/// Whether a file can have this name. Opening a longer one is an error that looks like a failure of the disk.
-fn may_be_file(location: &Path) -> bool {
-    /// The longest name below the directory. A path of Linux has at most 4,096 bytes.
-    const MAX_BYTES: usize = 3_000;
-    const MAX_PART_BYTES: usize = 255;
-    location.as_ref().len() <= MAX_BYTES && location.parts().all(|part| part.as_ref().len() <= MAX_PART_BYTES)
 }
 
 /// Whether this is the SQLite file, or one that SQLite has put beside it.
