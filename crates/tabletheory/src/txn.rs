@@ -155,6 +155,8 @@ impl Write {
 pub struct Txn {
     pub(crate) writes: Vec<Write>,
     pub(crate) token: Option<ClientToken>,
+    /// Whether the writes are on disk once the commit is acknowledged.
+    pub(crate) is_durable: bool,
 }
 
 impl Txn {
@@ -167,7 +169,7 @@ impl Txn {
     /// assert_eq!(txn.writes().len(), 1);
     /// ```
     pub fn new(writes: impl IntoIterator<Item = Write>) -> Self {
-        Txn { writes: writes.into_iter().collect(), token: None }
+        Txn { writes: writes.into_iter().collect(), token: None, is_durable: true }
     }
 
     /// Sets a client token, which makes it safe to commit the transaction again.
@@ -181,6 +183,22 @@ impl Txn {
     /// ```
     pub fn with_token(mut self, token: ClientToken) -> Self {
         self.token = Some(token);
+        self
+    }
+
+    /// Lets a table on a local disk acknowledge the commit before the writes are on the disk. They are visible to all processes,
+    /// and survive them; a failure of the machine loses them, unless a later durable commit to the table was acknowledged.
+    ///
+    /// For rows that mean nothing once all processes of the machine have ended, such as leases. Other tables ignore it.
+    ///
+    /// ```
+    /// use tabletheory::{Key, Txn, Write};
+    ///
+    /// let release = Txn::from(Write::delete(Key::new("JOB#1", "LOCK"))).without_sync();
+    /// assert_eq!(release.writes().len(), 1);
+    /// ```
+    pub fn without_sync(mut self) -> Self {
+        self.is_durable = false;
         self
     }
 

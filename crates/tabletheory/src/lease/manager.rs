@@ -22,6 +22,9 @@ const HEARTBEATS_PER_TERM: u32 = 3;
 
 /// Leases for any keys of a table. The clock is that of the table.
 ///
+/// No write waits for a local disk ([`Txn::without_sync`]): the holders of leases in an embedded table are processes of one
+/// machine, and do not survive its failure either.
+///
 /// ```
 /// use std::sync::Arc;
 /// use std::time::Duration;
@@ -112,7 +115,7 @@ impl LeaseManager {
         let unknown = loop {
             let now = self.now();
             let lease = Lease::starting(key.clone(), self.new_token(), now, &self.terms);
-            let put = Txn::from(lease.acquire(now, &self.terms));
+            let put = Txn::from(lease.acquire(now, &self.terms)).without_sync();
             sent.push(lease.clone());
             let error = match self.table.commit(&put).await {
                 Ok(commit) => {
@@ -157,7 +160,7 @@ impl LeaseManager {
     pub async fn refresh(&self, lease: &Lease) -> Result<Refresh> {
         let (extended, write) = lease.refresh(self.now(), &self.terms);
         // A retry sets the same expiry again, so it needs no client token.
-        Ok(match self.table.commit_until_known(&Txn::from(write)).await? {
+        Ok(match self.table.commit_until_known(&Txn::from(write).without_sync()).await? {
             Commit::Done => Refresh::Extended(extended),
             Commit::Refused { .. } => Refresh::Lost,
         })
@@ -176,7 +179,7 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn release(&self, lease: &Lease) -> Result<()> {
-        self.table.commit_until_known(&Txn::from(lease.release())).await.map(|_| ())
+        self.table.commit_until_known(&Txn::from(lease.release()).without_sync()).await.map(|_| ())
     }
 
     /// Refreshes a lease three times in each term until it is lost. Returns only then, and no later than the lease expires

@@ -30,6 +30,10 @@ impl PreparedTxn {
 impl Work for PreparedTxn {
     type Outcome = Commit;
 
+    fn is_durable(&self) -> bool {
+        self.txn.is_durable
+    }
+
     fn apply(&self, transaction: &Transaction<'_>, now: Timestamp) -> Result<Commit, ApplyError> {
         let PreparedTxn { txn, token } = self;
         if let Some((token, digest)) = token

@@ -81,6 +81,20 @@ pub(super) struct Opened {
     /// The file that it reads and writes.
     pub(super) id: FileId,
     pub(super) beside: Beside,
+    /// Whether a commit waits until it is on the disk.
+    syncs_commits: bool,
+}
+
+impl Opened {
+    /// Sets whether the next commits wait until they are on the disk. One that does not becomes safe with the next one that does:
+    /// both are in the log, in this order.
+    pub(super) fn sync_commits(&mut self, syncs: bool) -> Result<(), BackendError> {
+        if self.syncs_commits != syncs {
+            self.connection.pragma_update(None, "synchronous", if syncs { "FULL" } else { "NORMAL" })?;
+            self.syncs_commits = syncs;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for SqliteFile {
@@ -220,7 +234,7 @@ impl SqliteFile {
 
     fn opened(&self, connection: Connection) -> Result<Opened, BackendError> {
         let id = FileId::of(&self.path).ok_or_else(|| self.lost())?;
-        Ok(Opened { connection, id, beside: Beside::of(&self.path) })
+        Ok(Opened { connection, id, beside: Beside::of(&self.path), syncs_commits: true })
     }
 }
 

@@ -27,6 +27,11 @@ const POLLS_ON_ONE_PROCESSOR: u32 = 1;
 pub(super) trait Work: Send + 'static {
     type Outcome: Send;
 
+    /// Whether a commit has to be on the disk before it is acknowledged.
+    fn is_durable(&self) -> bool {
+        true
+    }
+
     /// May be called again, if the transaction had to be rolled back because of other work.
     fn apply(&self, transaction: &Transaction<'_>, now: Timestamp) -> Result<Self::Outcome, ApplyError>;
 }
@@ -119,6 +124,8 @@ fn outcome_unknown() -> Error {
 
 /// Work in the queue, whatever its outcome is.
 trait Job: std::fmt::Debug + Send {
+    fn is_durable(&self) -> bool;
+
     fn apply(&mut self, transaction: &Transaction<'_>, now: Timestamp) -> Result<(), ApplyError>;
 
     /// Reports the outcome of the last `apply`, or an error in its place.
@@ -144,6 +151,10 @@ impl<W: Work> std::fmt::Debug for Submitted<W> {
 }
 
 impl<W: Work> Job for Submitted<W> {
+    fn is_durable(&self) -> bool {
+        self.work.is_durable()
+    }
+
     fn apply(&mut self, transaction: &Transaction<'_>, now: Timestamp) -> Result<(), ApplyError> {
         self.outcome = Some(self.work.apply(transaction, now)?);
         Ok(())
@@ -261,6 +272,9 @@ impl WriterThread {
         }
         let file = &self.file;
         let now = self.clock.now();
+        self.opened
+            .sync_commits(group.iter().any(|job| job.is_durable()))
+            .map_err(|error| GroupError::All(error.into_error(file)))?;
         let transaction = begin(&self.opened.connection, self.busy_timeout)
             .map_err(|error| GroupError::All(BackendError::from(error).into_error(file)))?;
         let mut results = Vec::with_capacity(group.len());
