@@ -154,6 +154,7 @@ class Gateway:
             [timeouts]
             table = "20s"
             bodies = "1m"
+            publish = "2m"
             [routes]
             "/news/{{slug}}" = {{ isr = "10m", wait_timeout = "100s" }}
             "/docs/{{page+}}" = {{ isr = "10m", wait_timeout = "100s", versions = 3 }}

@@ -167,7 +167,7 @@ fn pages_that_change_at_every_render_leave_a_bounded_number_of_bodies_and_bytes(
     // The shortest time that these timeouts allow, and no garbage collection.
     let config = format!(
         "{PAGES}[gc]\ninterval = false\nreplaced = \"29s\"\n\
-         [timeouts]\ntable = \"10s\"\nbodies = \"10s\"\nheaders = \"5m\"\n"
+         [timeouts]\ntable = \"10s\"\nbodies = \"10s\"\npublish = \"2m\"\nheaders = \"5m\"\n"
     );
     let gateway = Gateway::start(place, origin.address, &config, &[]);
     let mut last = Vec::new();

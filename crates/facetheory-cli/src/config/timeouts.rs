@@ -23,6 +23,8 @@ table! {
         table: Duration = Duration::from_secs(2), timeout, "serialize_duration";
         /// For reading or writing a body. After a timeout the body store counts as unreachable.
         bodies: Duration = Duration::from_secs(10), timeout, "serialize_duration";
+        /// How long the response to a request that had a page rendered waits for its publish, which continues behind it.
+        publish: Duration = Duration::from_millis(100), duration, "serialize_duration";
         /// From a client's connection, or the first byte of a request, to the end of the request headers.
         client_headers: Duration = Duration::from_secs(10), timeout, "serialize_duration";
         /// Between two reads of a request body.

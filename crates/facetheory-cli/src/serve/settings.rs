@@ -16,7 +16,7 @@ const DEFAULT_PORT: u16 = 8080;
 pub(super) const DEFAULT_DATA: &str = "facetheory-data";
 
 /// Settings that a reload does not change.
-const NEEDS_RESTART: [&str; 13] = [
+const NEEDS_RESTART: [&str; 14] = [
     "listen",
     "hand_over",
     "admin",
@@ -26,6 +26,7 @@ const NEEDS_RESTART: [&str; 13] = [
     "gc",
     "timeouts.table",
     "timeouts.bodies",
+    "timeouts.publish",
     "timeouts.lame_duck",
     "timeouts.shutdown",
     "limits.connections",

@@ -51,6 +51,7 @@ pub(crate) async fn open(store: &Store, timeouts: &Timeouts) -> Result<IsrBuilde
     let (for_pages, in_flight) = store.memory_parts();
     let mut builder = Isr::builder(pages.with_body_timeout(timeouts.bodies))
         .table_timeout(timeouts.table)
+        .publish_wait(timeouts.publish)
         .memory(for_pages)
         .memory_in_flight(in_flight)
         .metadata_max_age(store.metadata_max_age)

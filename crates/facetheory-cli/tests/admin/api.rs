@@ -211,7 +211,7 @@ fn a_regeneration_without_a_key_is_done_once_for_each_deployment() {
     let config = |deployment: &str| {
         format!(
             "[store]\ndeployment = \"{deployment}\"\n[routes]\n\"/**\" = {{ isr = \"1h\" }}\n\
-             [timeouts]\ntable = \"20s\"\nbodies = \"1m\"\n"
+             [timeouts]\ntable = \"20s\"\nbodies = \"1m\"\npublish = \"2m\"\n"
         )
     };
     let old = Gateway::with_config(&config("one"), &origin, &mut facetheory(), &["--log", "off"]);
@@ -235,7 +235,7 @@ fn a_regeneration_without_a_key_is_done_once_for_each_deployment() {
 #[test]
 fn requests_of_another_service_with_the_same_hash_are_respected() {
     const CONFIG: &str = "[store]\ndeployment = \"one\"\npolicy_version = \"3\"\n\
-                          [routes]\n\"/**\" = { isr = \"1h\" }\n[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\n";
+                          [routes]\n\"/**\" = { isr = \"1h\" }\n[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\npublish = \"2m\"\n";
     let origin = Origin::start();
     let gateway = Gateway::with_config(CONFIG, &origin, &mut facetheory(), &["--log", "off"]);
     let entry = gateway.get_page("entry", "/a").json();

@@ -80,7 +80,7 @@ fn readiness_reports_a_shutdown_until_the_last_request_is_finished() {
 #[test]
 fn a_second_signal_ends_the_shutdown_at_once_and_leaves_no_lease() {
     const LONG_TIMEOUTS: &str = "[routes]\n\"/**\" = { isr = \"1h\", render_timeout = \"10m\" }\n\
-                           [timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"10m\"\nshutdown = \"10m\"\n";
+                           [timeouts]\ntable = \"20s\"\nbodies = \"1m\"\npublish = \"2m\"\nheaders = \"10m\"\nshutdown = \"10m\"\n";
     // With a waiting client, and with a render whose client has disconnected.
     for disconnects in [false, true] {
         let origin = Origin::start();

@@ -13,6 +13,7 @@ const CONFIG: &str = r#"
     [timeouts]
     table = "20s"
     bodies = "1m"
+    publish = "2m"
     [routes]
     "/t/{tenant}/{slug}" = { isr = "1h", tenant = { param = "tenant" }, versions = 2, tags = ["all"] }
     "/docs/{page*}" = { isr = "1h" }

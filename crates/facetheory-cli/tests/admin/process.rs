@@ -132,8 +132,7 @@ impl Gateway {
     }
 
     pub(crate) fn with(origin: &Origin, command: &mut Command, arguments: &[&str]) -> Self {
-        const CONFIG: &str =
-            "[routes]\n\"/**\" = { isr = \"1h\" }\n[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\n";
+        const CONFIG: &str = "[routes]\n\"/**\" = { isr = \"1h\" }\n[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\npublish = \"2m\"\n";
         Gateway::with_config(CONFIG, origin, command, arguments)
     }
 

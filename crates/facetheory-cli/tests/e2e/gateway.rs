@@ -13,7 +13,8 @@ use crate::recorder::Recorder;
 /// The number of concurrent clients.
 const CLIENTS: usize = 50;
 /// Long timeouts, since applications and the disk may be slow under load.
-const LONG_TIMEOUTS: &str = "[timeouts]\nheaders = \"60s\"\ntable = \"20s\"\nbodies = \"1m\"\n";
+const LONG_TIMEOUTS: &str =
+    "[timeouts]\nheaders = \"60s\"\ntable = \"20s\"\nbodies = \"1m\"\npublish = \"2m\"\n";
 
 /// A gateway process, killed when this is dropped.
 pub(crate) struct Gateway {

@@ -20,8 +20,7 @@ use crate::support::store::{Store, s3_endpoint, server_variable};
 use crate::support::wait_for;
 
 /// Longer than the clients of DynamoDB and S3 wait for a response, which is 5 s and 30 s. A shutdown may take as long as a test.
-const TIMEOUTS: &str =
-    "[timeouts]\ntable = \"10m\"\nbodies = \"10m\"\nheaders = \"5m\"\nshutdown = \"10m\"\n";
+const TIMEOUTS: &str = "[timeouts]\ntable = \"10m\"\nbodies = \"10m\"\npublish = \"10m\"\nheaders = \"5m\"\nshutdown = \"10m\"\n";
 /// The number of concurrent clients.
 const CLIENTS: usize = 20;
 /// The number of concurrent clients of a page that cannot be stored.

@@ -14,7 +14,7 @@ pub(crate) const IN_MEMORY: [&str; 4] = ["--table", "memory:", "--bodies", "memo
 
 /// Long timeouts, for tests that are not about slow stores, origins or clients: on a busy machine these may pause for seconds.
 /// A test that expects a connection to be closed cannot pass because the connection was idle.
-pub(crate) const LONG_TIMEOUTS: &str = "[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\nheaders = \"5m\"\nclient_headers = \"1h\"\nclient_idle = \"1h\"\n";
+pub(crate) const LONG_TIMEOUTS: &str = "[timeouts]\ntable = \"20s\"\nbodies = \"1m\"\npublish = \"2m\"\nheaders = \"5m\"\nclient_headers = \"1h\"\nclient_idle = \"1h\"\n";
 
 /// Adds long timeouts to a configuration. If it has timeouts of its own, only those of the stores are added, unless it
 /// sets one of them.
@@ -26,7 +26,7 @@ pub(crate) fn with_long_timeouts(config: &str) -> String {
     if config.contains("\ntable = ") || config.contains("\nbodies = ") {
         return config.to_owned();
     }
-    config.replacen(OWN, &format!("{OWN}table = \"20s\"\nbodies = \"1m\"\n"), 1)
+    config.replacen(OWN, &format!("{OWN}table = \"20s\"\nbodies = \"1m\"\npublish = \"2m\"\n"), 1)
 }
 
 /// A gateway in front of an origin, with a directory.

@@ -126,7 +126,7 @@ impl Engine {
     }
 
     fn join_body_read(self: &Arc<Self>, page: &PageKey, metadata: &Arc<Metadata>) -> Flight<SharedBody> {
-        let start = || {
+        let start = |_| {
             let (engine, page, metadata) = (self.clone(), page.clone(), metadata.clone());
             async move {
                 let body = engine.read_object(&page, &metadata).await;

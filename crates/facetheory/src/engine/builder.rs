@@ -15,6 +15,7 @@ use super::fallback::MAX_RETAINED_BYTES;
 use super::feed::FeedWatch;
 use super::memory::Memory;
 use super::metrics::Metrics;
+use super::publish_behind::MAX_PUBLISHES;
 use super::recent_lookups::RecentLookups;
 use super::render_failures::RenderFailures;
 use super::single_flight::SingleFlight;
@@ -31,6 +32,9 @@ const COMPRESSIONS: usize = 1;
 const COMPRESSION_QUEUE: usize = 128;
 /// How much longer a write of the table may take than a read.
 const WRITE_TIMEOUT_FACTOR: u32 = 5;
+/// How long a response waits for the publish of its page: longer than a healthy store takes, and too short for a person to
+/// notice.
+const PUBLISH_WAIT: Duration = Duration::from_millis(100);
 /// Requests that continue after their client disconnected.
 const DETACHED: usize = 256;
 /// How long a body stays after it was replaced: longer than any reader uses an older pointer.
@@ -85,6 +89,8 @@ impl IsrBuilder {
             body_reads: SingleFlight::new(),
             regenerations: SingleFlight::new(),
             fetches: SingleFlight::new(),
+            publish_wait: PUBLISH_WAIT,
+            publishes: Semaphore::new(MAX_PUBLISHES),
             retained_bytes: permits(MAX_RETAINED_BYTES),
             metrics: Metrics::new(),
             random: Arc::new(SystemRandom),
@@ -190,6 +196,22 @@ impl IsrBuilder {
     /// ```
     pub fn table_timeout(mut self, timeout: Duration) -> Self {
         self.engine.table_timeout = timeout;
+        self
+    }
+
+    /// Sets how long the response to a request that had a page rendered waits for its publish; 100 milliseconds by default.
+    ///
+    /// After that, the response is sent, and the page is published behind it. Within this time every process finds the page
+    /// once the response is there. With zero, no response waits; with [`Duration::MAX`] each page is published before it is
+    /// served.
+    ///
+    /// ```no_run
+    /// # fn f(builder: facetheory::IsrBuilder) {
+    /// builder.publish_wait(std::time::Duration::ZERO);
+    /// # }
+    /// ```
+    pub fn publish_wait(mut self, wait: Duration) -> Self {
+        self.engine.publish_wait = wait;
         self
     }
 

@@ -109,7 +109,7 @@ impl Engine {
     }
 
     async fn shared_read(self: &Arc<Self>, page: &PageKey) -> SharedLookup {
-        let start = || {
+        let start = |_| {
             let (engine, page) = (self.clone(), page.clone());
             async move { engine.read(&page).await }
         };

@@ -22,6 +22,7 @@ mod metrics;
 mod next_step;
 mod operations;
 mod pending_invalidations;
+mod publish_behind;
 mod read;
 mod recent_lookups;
 mod regenerate;
@@ -127,6 +128,10 @@ struct Engine {
     regenerations: Arc<SingleFlight<RegenerateResult>>,
     /// Calls of the renderer, with a lease or without.
     fetches: Arc<SingleFlight<Fetched>>,
+    /// How long responses wait for the publish of their page.
+    publish_wait: Duration,
+    /// Permits for pages that are published behind their responses.
+    publishes: Semaphore,
     /// Permits for the bytes of fetched pages that are held for further requests.
     retained_bytes: Arc<Semaphore>,
     metrics: Metrics,

@@ -4,6 +4,7 @@ use std::future::Future;
 
 use tokio::sync::oneshot;
 
+use super::publish_behind::RenderSlot;
 use super::render::Regeneration;
 use super::render_fn::RenderFn;
 use super::{Engine, Isr, Phase, boxed};
@@ -88,7 +89,8 @@ impl Isr {
         // In a task of its own: if the caller is cancelled, the lease must still be released.
         self.engine.spawn(Box::pin(async move {
             let Regeneration { page, policy, .. } = &regeneration;
-            let attempt = engine.attempt(&regeneration, request.as_ref(), &mut Some(render)).await;
+            let slot = RenderSlot::new(engine.memory.snapshot(page, engine.now()));
+            let attempt = engine.attempt(&regeneration, request.as_ref(), &mut Some(render), &slot).await;
             let outcome = match &attempt.outcome {
                 // Clients of this process see the page at once, and an uncacheable response is remembered.
                 Ok(

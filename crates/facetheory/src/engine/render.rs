@@ -12,7 +12,9 @@ use super::body_lookup::BodyLookup;
 use super::fallback::unpublished_page;
 use super::memory::{Entry, Metadata, MetadataCheck};
 use super::metrics::MemoryUse;
+use super::publish_behind::RenderSlot;
 use super::render_fn::RenderFn;
+use super::single_flight::Early;
 use super::wait::WaitLimit;
 use super::{CachedPage, Engine, FailedStore, Phase};
 use crate::pages::Regenerated;
@@ -89,13 +91,15 @@ pub(super) struct RenderOutcome {
 }
 
 impl Engine {
-    /// Renders a page and publishes it, or waits until another process has.
+    /// Renders a page and publishes it, or waits until another process has. If the publish takes long, requests get the page
+    /// `early`.
     pub(super) async fn regenerate(
         self: Arc<Self>,
         regeneration: Regeneration,
         render: Option<RenderFn>,
+        early: Early<RegenerateResult>,
     ) -> RegenerateResult {
-        let result = self.regenerate_or_wait(&regeneration, render).await;
+        let result = self.regenerate_or_wait(&regeneration, render, &early).await;
         self.recent_lookups.forget(&regeneration.page);
         result
     }
@@ -104,6 +108,7 @@ impl Engine {
         self: &Arc<Self>,
         regeneration: &Regeneration,
         mut render: Option<RenderFn>,
+        early: &Early<RegenerateResult>,
     ) -> RegenerateResult {
         let Regeneration { page, policy, reason, waits, leased_until } = regeneration;
         let mut limit = WaitLimit::new(policy.wait);
@@ -113,9 +118,11 @@ impl Engine {
             let until = match known.take() {
                 Some(until) => until,
                 None => {
-                    let attempt = self.attempt(regeneration, None, &mut render).await;
+                    let (attempt, behind) = self.attempt_for_requests(regeneration, &mut render, early).await;
                     let Ok(Outcome::Held { until }) = attempt.outcome else {
-                        return self.conclude(page, policy, attempt).await;
+                        let result = self.conclude(page, policy, attempt).await;
+                        drop(behind);
+                        return result;
                     };
                     until
                 }
@@ -133,21 +140,19 @@ impl Engine {
         }
     }
 
-    /// Acquires the lease, renders and publishes, once.
+    /// Acquires the lease, renders and publishes, once. `slot` is for the result of the render.
     pub(super) async fn attempt(
         self: &Arc<Self>,
         regeneration: &Regeneration,
         request: Option<&IdempotentRequest>,
         render: &mut Option<RenderFn>,
+        slot: &RenderSlot,
     ) -> Attempt {
         let Regeneration { page, policy, reason, .. } = regeneration;
-        let before = self.memory.snapshot(page, self.now());
-        let mut rendered = None;
-        let returned = &mut rendered;
+        let before = slot.before;
         let render = move |context| async move {
             let outcome = self.render_announced(render.take(), context, policy, before).await?;
-            *returned = outcome.rendered;
-            Ok::<_, RenderError>(outcome.publish)
+            Ok::<_, RenderError>(slot.fill(outcome))
         };
         let span = tracing::debug_span!("regenerate", page = %page.redacted(), reason = reason.as_str());
         let outcome = match request {
@@ -170,6 +175,7 @@ impl Engine {
         let (redacted, reason, outcome_name) = (page.redacted(), reason.as_str(), name(&outcome));
         self.metrics.regenerated(page, outcome_name, took);
         tracing::debug!(page = %redacted, reason, outcome = outcome_name, ?took, "regeneration ended");
+        let rendered = slot.take();
         Attempt { outcome, meta, rendered, check: MetadataCheck::before_render(before), took }
     }
 
@@ -218,6 +224,7 @@ impl Engine {
             }
             rendered.revalidate.get_or_insert(policy.negative_ttl);
         }
+        rendered.identify();
         // Also for an unchanged page of an earlier deployment, which would otherwise be regenerated at every request.
         if let Some(ours) = &self.deployment {
             rendered.content.deployment = Some(ours.clone());

@@ -213,18 +213,25 @@ impl Request<'_> {
         let (engine, page) = (self.engine, self.page);
         let policy = *self.policy;
         let regeneration = Regeneration { page: page.clone(), policy, reason, waits: true, leased_until };
-        let start = || engine.clone().regenerate(regeneration, render.take());
+        let start = |early| engine.clone().regenerate(regeneration, render.take(), early);
         let mut flight = engine.regenerations.join(engine, page, Begin::AsTask, start);
         let started = flight.started;
         // `render_timeout` bounds the render. This limit bounds what is outside of it: slow stores, and leases of other
         // processes.
         let with_render = self.policy.render_timeout.saturating_add(self.policy.wait);
         let limit = if started { with_render } else { self.policy.wait };
-        let mut result = tokio::time::timeout(limit, flight.result()).await;
+        // A render that began before an invalidation that this request must observe is not accepted before its publish.
+        let accepts = |early: &RegenerateResult| match early {
+            RegenerateResult::Page { entry, .. } => {
+                started || self.start.accepts(entry.check, engine.metadata_max_age)
+            }
+            _ => false,
+        };
+        let mut result = tokio::time::timeout(limit, flight.result_or_early(accepts)).await;
         // This process is rendering now (it may have taken over the lease of a dead process). A fallback could only
         // share this render without publishing it, or repeat it, so wait for the render until its own timeout.
         if result.is_err() && !started && engine.fetches.is_running(page) {
-            result = tokio::time::timeout(with_render, flight.result()).await;
+            result = tokio::time::timeout(with_render, flight.result_or_early(accepts)).await;
         }
         let result = match result {
             Ok(Some(result)) => result,
@@ -318,7 +325,7 @@ impl Engine {
         let generated_at = entry.page.generation().generated_at;
         let regeneration =
             Regeneration { page: page.clone(), policy: *policy, reason, waits: false, leased_until: 0 };
-        let work = async move {
+        let work = |early| async move {
             let _permit = engine.background_renders.clone().acquire_owned().await;
             if let Some(offload) = offload
                 && offload(generated_at).await
@@ -326,11 +333,11 @@ impl Engine {
                 // Another process regenerates the page, as if it held the lease. No request waits for this result.
                 return RegenerateResult::Held;
             }
-            let result = engine.regenerate(regeneration, Some(render)).await;
+            let result = engine.regenerate(regeneration, Some(render), early).await;
             drop(queued);
             result
         };
-        drop(self.regenerations.join(self, page, Begin::AsTask, || work));
+        drop(self.regenerations.join(self, page, Begin::AsTask, work));
     }
 
     pub(super) fn served(&self, page: &PageKey, state: State, entry: &Entry) -> Served {

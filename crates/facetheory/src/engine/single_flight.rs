@@ -19,12 +19,37 @@ use crate::PageKey;
 /// The work that is running, by page. It continues even if every request that waits for it is cancelled.
 #[derive(Debug)]
 pub(super) struct SingleFlight<T> {
-    running: Mutex<HashMap<MemoryKey, watch::Receiver<Option<T>>>>,
+    running: Mutex<HashMap<MemoryKey, watch::Receiver<Progress<T>>>>,
+}
+
+/// How far work has come.
+#[derive(Debug)]
+enum Progress<T> {
+    /// It goes on, and may have a result that serves some of the requests already.
+    Running(Option<T>),
+    Done(T),
+}
+
+impl<T> Progress<T> {
+    /// The result of work that has ended.
+    fn result(&self) -> Option<&T> {
+        if let Progress::Done(result) = self { Some(result) } else { None }
+    }
+}
+
+/// Sends a result of work that goes on.
+pub(super) struct Early<T>(watch::Sender<Progress<T>>);
+
+impl<T> Early<T> {
+    /// Serves the requests that [accept](Flight::result_or_early) this result.
+    pub(super) fn send(&self, value: T) {
+        self.0.send_replace(Progress::Running(Some(value)));
+    }
 }
 
 /// A request's share in work that is running.
 pub(super) struct Flight<T> {
-    result: watch::Receiver<Option<T>>,
+    progress: watch::Receiver<Progress<T>>,
     /// Whether this request started the work.
     pub(super) started: bool,
 }
@@ -51,13 +76,13 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         engine: &Engine,
         page: &PageKey,
         begin: Begin,
-        start: impl FnOnce() -> F,
+        start: impl FnOnce(Early<T>) -> F,
     ) -> Flight<T> {
         self.join_or(
             page,
             |_| true,
             |announcement| {
-                let mut work = Box::pin(start());
+                let mut work = Box::pin(start(Early(announcement.sender.clone())));
                 if begin == Begin::AtOnce {
                     // The task polls it again, and so registers its own waker.
                     if let Poll::Ready(value) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -83,18 +108,18 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         F: Future<Output = T> + Send + 'static,
         L: Future<Output = ()> + Send + 'static,
     {
-        let joins = |result: &watch::Receiver<Option<T>>| result.borrow().as_ref().is_none_or(&accepts);
+        let joins = |work: &watch::Receiver<Progress<T>>| work.borrow().result().is_none_or(&accepts);
         let Some(start) = start else {
             let running = self.running.lock();
-            let result = running.get(&MemoryKey::from(page)).filter(|result| joins(result))?;
-            return Some(Flight { result: result.clone(), started: false });
+            let progress = running.get(&MemoryKey::from(page)).filter(|work| joins(work))?;
+            return Some(Flight { progress: progress.clone(), started: false });
         };
         Some(self.join_or(page, joins, |announcement| {
             let work = start();
             engine.spawn(Box::pin(async move {
                 let value = work.await;
                 let retained = retain(&value);
-                announcement.sender.send_replace(Some(value));
+                announcement.sender.send_replace(Progress::Done(value));
                 // In a task of its own, for which shutdown does not wait.
                 tokio::spawn(async move {
                     retained.await;
@@ -108,7 +133,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     fn join_or(
         self: &Arc<Self>,
         page: &PageKey,
-        joins: impl FnOnce(&watch::Receiver<Option<T>>) -> bool,
+        joins: impl FnOnce(&watch::Receiver<Progress<T>>) -> bool,
         begin: impl FnOnce(Announcement<T>),
     ) -> Flight<T> {
         match self.claim(page, joins) {
@@ -131,16 +156,16 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
     fn claim(
         self: &Arc<Self>,
         page: &PageKey,
-        joins: impl FnOnce(&watch::Receiver<Option<T>>) -> bool,
+        joins: impl FnOnce(&watch::Receiver<Progress<T>>) -> bool,
     ) -> Result<Announcement<T>, Flight<T>> {
         let key = MemoryKey::from(page);
         let mut running = self.running.lock();
-        if let Some(result) = running.get(&key).filter(|result| joins(result)) {
-            return Err(Flight { result: result.clone(), started: false });
+        if let Some(progress) = running.get(&key).filter(|work| joins(work)) {
+            return Err(Flight { progress: progress.clone(), started: false });
         }
-        let (sender, result) = watch::channel(None);
-        running.insert(key.clone(), result.clone());
-        Ok(Announcement { sender, remove: RemoveOnDrop { flights: self.clone(), key, result } })
+        let (sender, progress) = watch::channel(Progress::Running(None));
+        running.insert(key.clone(), progress.clone());
+        Ok(Announcement { sender, remove: RemoveOnDrop { flights: self.clone(), key, progress } })
     }
 
     /// Whether work is running for a page.
@@ -151,7 +176,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
 
 /// Work for which requests may wait. If it is dropped without a result, they get none.
 pub(super) struct Announcement<T> {
-    sender: watch::Sender<Option<T>>,
+    sender: watch::Sender<Progress<T>>,
     remove: RemoveOnDrop<T>,
 }
 
@@ -163,13 +188,13 @@ impl<T> Announcement<T> {
 
     /// The share of the request that announced the work.
     fn flight(&self) -> Flight<T> {
-        Flight { result: self.remove.result.clone(), started: true }
+        Flight { progress: self.remove.progress.clone(), started: true }
     }
 
     /// Ends the work with this result.
     pub(super) fn finish(self, value: T) {
         drop(self.remove);
-        self.sender.send_replace(Some(value));
+        self.sender.send_replace(Progress::Done(value));
     }
 }
 
@@ -178,26 +203,38 @@ struct RemoveOnDrop<T> {
     flights: Arc<SingleFlight<T>>,
     key: MemoryKey,
     /// Other work of the page may have taken its place in the map.
-    result: watch::Receiver<Option<T>>,
+    progress: watch::Receiver<Progress<T>>,
 }
 
 impl<T> Drop for RemoveOnDrop<T> {
     fn drop(&mut self) {
         let mut running = self.flights.running.lock();
-        if running.get(&self.key).is_some_and(|result| result.same_channel(&self.result)) {
+        if running.get(&self.key).is_some_and(|work| work.same_channel(&self.progress)) {
             running.remove(&self.key);
         }
     }
 }
 
 /// Whether work is running, and has not ended.
-fn is_pending<T>(result: &watch::Receiver<Option<T>>) -> bool {
-    result.borrow().is_none()
+fn is_pending<T>(work: &watch::Receiver<Progress<T>>) -> bool {
+    work.borrow().result().is_none()
 }
 
 impl<T: Clone> Flight<T> {
     /// Waits for the result; `None` if the work panicked or was cancelled.
     pub(super) async fn result(&mut self) -> Option<T> {
-        self.result.wait_for(Option::is_some).await.ok()?.clone()
+        self.result_or_early(|_| false).await
+    }
+
+    /// Like [`result`](Self::result), but ends with the first result that this request `accepts`, also if the work goes on.
+    pub(super) async fn result_or_early(&mut self, accepts: impl Fn(&T) -> bool) -> Option<T> {
+        let is_enough = |progress: &Progress<T>| match progress {
+            Progress::Running(early) => early.as_ref().is_some_and(&accepts),
+            Progress::Done(_) => true,
+        };
+        match &*self.progress.wait_for(is_enough).await.ok()? {
+            Progress::Running(result) => result.clone(),
+            Progress::Done(result) => Some(result.clone()),
+        }
     }
 }

@@ -5,7 +5,7 @@ use tabletheory::Timestamp;
 use super::Pages;
 use super::policy::Policy;
 use super::render::Rendered;
-use crate::bodies::{self, Body, NewBody, ReadBody};
+use crate::bodies::{Body, NewBody, ReadBody};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Generation, Meta, PageKey, ttl::seconds};
 
@@ -52,6 +52,7 @@ impl Pages {
         let generated_at = as_of.as_ref().map_or(started, |as_of| as_of.requested.min(started)).seconds();
         let mut generation = Generation::new("", generated_at, revalidate);
         generation.epochs = as_of.and_then(|as_of| as_of.epochs).map(|seen| seen.of_copy_at(generated_at));
+        rendered.identify();
         // A row stores tags as a set, so their order must not make two renders differ.
         rendered.content.tags.sort_unstable();
         rendered.content.tags.dedup();
@@ -67,9 +68,7 @@ impl Pages {
             generation.content.digest.clone_from(&current.generation.content.digest);
             return Ok(generation);
         };
-        let digest = bodies::digest(&bytes);
-        generation.etag = rendered.etag.or_else(|| Some(format!("\"{}\"", &digest["sha256:".len()..][..32])));
-        generation.content.digest = Some(digest);
+        (generation.etag, generation.content.digest) = (rendered.etag, rendered.digest);
         if let Some(current) = current.filter(|current| current.has_same_body(&generation)) {
             generation.s3_key.clone_from(&current.generation.s3_key);
             return Ok(generation);

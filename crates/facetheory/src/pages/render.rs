@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tabletheory::Timestamp;
 
+use crate::bodies;
 use crate::protocol::{Content, Meta, PageKey, SeenEpochs};
 
 /// The context of a render.
@@ -56,6 +57,8 @@ pub struct Rendered {
     /// When its content was requested, if that was before the render started. It counts as generated then, so that later
     /// invalidations apply to it.
     pub(crate) as_of: Option<AsOf>,
+    /// The digest of the bytes, if it is known.
+    pub(crate) digest: Option<String>,
     /// Whether the bytes count in the memory budget of the engine already.
     pub(crate) is_counted: bool,
 }
@@ -171,6 +174,13 @@ impl Rendered {
     /// ```
     pub fn new(bytes: impl Into<Bytes>, content: Content) -> Self {
         Rendered { bytes: Some(bytes.into()), content, ..Rendered::default() }
+    }
+
+    /// Computes the digest of the body, and the entity tag if there is none.
+    pub(crate) fn identify(&mut self) {
+        let Some(bytes) = &self.bytes else { return };
+        let digest = self.digest.get_or_insert_with(|| bodies::digest(bytes));
+        self.etag.get_or_insert_with(|| format!("\"{}\"", &digest["sha256:".len()..][..32]));
     }
 
     /// The current page has not changed: its times are updated, and no body is stored.

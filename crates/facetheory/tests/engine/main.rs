@@ -13,6 +13,7 @@ mod metrics;
 mod operations;
 mod outage;
 mod pin;
+mod publish_behind;
 mod read_only;
 mod replaced;
 mod stampede;

@@ -18,7 +18,7 @@ use self::evicted::{CollectEvicted, Evicted, EvictedPages, METADATA_DIVISOR};
 use self::invalidations::Invalidations;
 pub(super) use self::key::{MemoryKey, MemoryKeyRef, SecretHasher};
 
-use crate::engine::MemoryBudget;
+use crate::engine::{CachedPage, MemoryBudget};
 use crate::protocol::Generation;
 use crate::store::{KnownChanges, Moment};
 use crate::{PageKey, Tenant};
@@ -136,7 +136,9 @@ impl Memory {
         self.evicted.remove(page);
         let page = MemoryKeyRef::from(page);
         for (key, entry) in evicted {
-            if Arc::ptr_eq(&entry, inserted) || !page.equivalent(&key) {
+            // A page that is not published yet has no body that could be read again.
+            let is_stored = !entry.page.generation().s3_key.is_empty();
+            if is_stored && (Arc::ptr_eq(&entry, inserted) || !page.equivalent(&key)) {
                 self.evicted.insert(key, &entry);
             }
         }
@@ -197,6 +199,11 @@ impl Memory {
     /// Forgets a page that does not exist any more.
     pub(super) fn forget(&self, page: &PageKey) {
         self.remove(page);
+    }
+
+    /// Removes a page, unless memory has another one by now.
+    pub(super) fn remove_page(&self, key: &PageKey, page: &Arc<CachedPage>) {
+        self.pages.remove_if(&MemoryKeyRef::from(key), |present| Arc::ptr_eq(&present.page, page));
     }
 
     fn remove(&self, page: &PageKey) {
@@ -270,7 +277,6 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::CachedPage;
     use crate::{Bodies, Isr, PageStore, Pages};
     use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
     use tabletheory::{MemoryTable, SeededRandom};
