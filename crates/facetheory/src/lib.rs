@@ -43,7 +43,8 @@ pub use bodies::{Bodies, Body, StoredBody};
 #[cfg(feature = "dynamodb")]
 pub use engine::DynamoMetrics;
 pub use engine::{
-    BypassReason, CachedPage, FailedStore, Feed, GetResult, Incident, Isr, IsrBuilder, Phase, Served, State,
+    BypassReason, CachedPage, FailedStore, Feed, GetResult, Incident, Isr, IsrBuilder, LastWrite, Phase,
+    Served, State,
 };
 pub use environment::Environment;
 pub use error::{Error, Kind, Result};

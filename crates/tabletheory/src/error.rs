@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 
 use crate::item::Excerpt;
 
@@ -53,6 +54,21 @@ pub struct Error {
     kind: Kind,
     context: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// Whether an error says that a disk is full, by itself or by one of its causes.
+///
+/// ```
+/// use tabletheory::{Error, Kind, is_storage_full};
+///
+/// let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+/// assert!(is_storage_full(&Error::new(Kind::Unavailable, "the row was not written").caused_by(full)));
+/// ```
+#[must_use]
+pub fn is_storage_full(error: &(dyn StdError + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let mut io = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
+    io.any(|io| matches!(io.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
 }
 
 impl Error {

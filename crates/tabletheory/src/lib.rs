@@ -76,7 +76,7 @@ pub use backoff::Backoff;
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use cond::Cond;
 pub use convert::{from_value, to_value};
-pub use error::{Error, Kind, Result};
+pub use error::{Error, Kind, Result, is_storage_full};
 pub use faulty::{FaultCounts, Faults, Faulty};
 pub use item::{Item, Key};
 pub use lease::{Acquire, Lease, LeaseManager, LeaseTerms, Refresh};

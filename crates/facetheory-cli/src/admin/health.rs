@@ -59,6 +59,8 @@ enum NotReady {
     Stopping,
     /// The file of the table was replaced or removed, so that every write would be lost.
     TableReplaced,
+    /// The disk of a store is full: stored pages are served, and no page can be published.
+    DiskFull,
     /// The table does not respond.
     TableUnreachable,
     /// The body store does not respond.
@@ -78,6 +80,10 @@ impl NotReady {
             NotReady::TableReplaced => {
                 "the file of the table, or its directory, was replaced or removed while this process was using it, so operations \
                  fail, and no page is published; restart the process to use what is there now"
+            }
+            NotReady::DiskFull => {
+                "the disk of the table or of the bodies is full, so stored pages are served, and no page can be published; make \
+                 room, and the stores are written again without a restart; the log names the file"
             }
             NotReady::TableUnreachable => {
                 "the table does not respond to a read; check that it is reachable, and that the identity of this process has \
@@ -171,7 +177,8 @@ impl Readiness {
             check_store(isr.check_table_write(), NotReady::TableNotWritable),
             check_store(isr.check_bodies_write(), NotReady::BodiesNotWritable)
         );
-        let reasons: Vec<NotReady> = [table, bodies].into_iter().filter_map(Result::err).collect();
+        let mut reasons: Vec<NotReady> = [table, bodies].into_iter().filter_map(Result::err).collect();
+        reasons.dedup();
         *last = Some((Instant::now(), reasons.clone()));
         reasons
     }
@@ -182,10 +189,13 @@ async fn check_store(
     check: impl Future<Output = facetheory::Result<()>>,
     reason: NotReady,
 ) -> Result<(), NotReady> {
-    let error = match timeout(STORE_TIMEOUT, check).await {
+    let (error, reason) = match timeout(STORE_TIMEOUT, check).await {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(error)) => format!("{:#}", anyhow::Error::from(error)),
-        Err(_) => format!("no response within {STORE_TIMEOUT:?}"),
+        Ok(Err(error)) => {
+            let reason = if tabletheory::is_storage_full(&error) { NotReady::DiskFull } else { reason };
+            (format!("{:#}", anyhow::Error::from(error)), reason)
+        }
+        Err(_) => (format!("no response within {STORE_TIMEOUT:?}"), reason),
     };
     tracing::warn!(error, ?reason, "not ready: a check of a store failed");
     Err(reason)

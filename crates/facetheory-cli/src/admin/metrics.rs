@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::response::IntoResponse;
+use facetheory::{FailedStore, LastWrite};
 use http::header::CONTENT_TYPE;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -27,7 +28,7 @@ const HISTOGRAMS: [(&str, &[f64], &str); 3] = [
     (CAPACITY, &CAPACITY_UNITS, "Capacity units that requests to DynamoDB consumed, by operation"),
 ];
 /// The help texts of counters. docs/reference/metrics.md lists all metrics.
-const COUNTERS: [(&str, &str); 19] = [
+const COUNTERS: [(&str, &str); 20] = [
     (
         "facetheory_table_replacements_total",
         "Times that an empty or another table took the place of the one in use",
@@ -36,6 +37,7 @@ const COUNTERS: [(&str, &str); 19] = [
     ("facetheory_requests_total", "Requests served by the cache, by state and route"),
     ("facetheory_lease_contention_total", "Regenerations that found the lease held by another process"),
     ("facetheory_regenerations_dropped_total", "Background regenerations dropped because the queue was full"),
+    ("facetheory_published_behind_total", "Pages that were served before they were published"),
     ("facetheory_incidents_total", "Failures of stores and renders, by phase"),
     ("facetheory_dynamodb_requests_total", "Requests to DynamoDB, by operation and outcome"),
     ("facetheory_dynamodb_retries_total", "Requests to DynamoDB that repeat a failed one, by operation"),
@@ -58,8 +60,10 @@ const COUNTERS: [(&str, &str); 19] = [
     ("facetheory_log_dropped_lines_total", "Log lines dropped because the output was too slow"),
 ];
 /// The help texts of gauges.
-const GAUGES: [(&str, &str); 17] = [
+const GAUGES: [(&str, &str); 19] = [
     ("facetheory_table_in_place", "1, or 0 while writes are lost because the file of the table was replaced"),
+    ("facetheory_store_writable", "1, or 0 if the last write failed, by store"),
+    ("facetheory_disk_full", "1 if the last write failed because the disk is full, by store"),
     ("facetheory_feed_complete", "1 while this process relies on the change feed"),
     ("facetheory_feed_read_entries", "Entries that the last read of the change feed returned"),
     ("facetheory_memory_pages", "Pages in the memory cache"),
@@ -146,6 +150,12 @@ pub(super) async fn show(admin: AdminState) -> impl IntoResponse {
         let (used, limit) = admin.isr.memory_used();
         gauge!("facetheory_memory_used_bytes").set(used as f64);
         gauge!("facetheory_memory_limit_bytes").set(limit as f64);
+        for store in [FailedStore::Table, FailedStore::Bodies] {
+            let (last, flag) = (admin.isr.last_write(store), |value: bool| if value { 1.0 } else { 0.0 });
+            gauge!("facetheory_store_writable", "store" => store.as_str())
+                .set(flag(last == LastWrite::Accepted));
+            gauge!("facetheory_disk_full", "store" => store.as_str()).set(flag(last == LastWrite::DiskFull));
+        }
         gauge!("facetheory_gateway_connections").set(admin.connections.open() as f64);
         gauge!("facetheory_gateway_origin_connections").set(origin.connections() as f64);
         gauge!("facetheory_gateway_origin_queue").set(origin.waiting() as f64);

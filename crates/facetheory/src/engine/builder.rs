@@ -19,6 +19,7 @@ use super::publish_behind::MAX_PUBLISHES;
 use super::recent_lookups::RecentLookups;
 use super::render_failures::RenderFailures;
 use super::single_flight::SingleFlight;
+use super::write_check::LastWrites;
 use super::{Engine, Feed, Incident, Isr};
 use crate::Pages;
 
@@ -84,6 +85,7 @@ impl IsrBuilder {
             table_breaker: CircuitBreaker::default(),
             bodies_breaker: CircuitBreaker::default(),
             write_breakers: WriteBreakers::default(),
+            last_writes: LastWrites::default(),
             render_failures: RenderFailures::new(),
             lookups: SingleFlight::new(),
             body_reads: SingleFlight::new(),

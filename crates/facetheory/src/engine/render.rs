@@ -256,12 +256,15 @@ impl Engine {
         match outcome {
             Ok(Outcome::Published(generation)) => {
                 self.write_breakers.record_published(true);
+                self.last_writes.record(FailedStore::Bodies, None);
+                self.last_writes.record(FailedStore::Table, None);
                 self.delete_old_versions(page, policy);
                 let meta = published.unwrap_or_else(|| Meta::of(generation));
                 self.published(page, meta, rendered, check, took).await
             }
             Ok(Outcome::Unchanged(meta)) => {
                 self.write_breakers.record_published(false);
+                self.last_writes.record(FailedStore::Table, None);
                 let times = published.unwrap_or_default();
                 let (ttl, used_at, expired_at) = (times.ttl, times.used_at, times.expired_at);
                 let meta = Meta { ttl, used_at, expired_at, ..meta };
@@ -316,6 +319,7 @@ impl Engine {
                     self.render_failures.record_failure(page, policy.backoff, now, &*self.random);
                 } else {
                     self.write_breakers.record_failure(failed, now, &*self.random);
+                    self.last_writes.record(failed, Some(&error));
                 }
                 let entry = rendered.and_then(|rendered| unpublished_page(rendered, policy, check.before));
                 entry.map_or(RegenerateResult::Unreachable(failed), |entry| RegenerateResult::Unpublished {

@@ -94,13 +94,6 @@ fn is_full(cause: &rusqlite::Error) -> bool {
     failure.code == ErrorCode::DiskFull || failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
 }
 
-/// Whether an error that was returned says that the disk is full.
-pub(super) fn is_storage_full(error: &Error) -> bool {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    let mut io = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.any(|io| io.kind() == std::io::ErrorKind::StorageFull)
-}
-
 /// Whether the content of the file is damaged.
 fn is_damage(cause: &rusqlite::Error) -> bool {
     match cause {
@@ -133,6 +126,7 @@ pub(super) fn failure(code: std::ffi::c_int) -> rusqlite::Error {
 mod tests {
     use super::*;
     use crate::backend::sqlite::file::OnCorruption;
+    use crate::error::is_storage_full;
     use rusqlite::ffi;
 
     fn file() -> SqliteFile {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use super::error::{BackendError, is_busy, is_storage_full};
+use super::error::{BackendError, is_busy};
 use super::place::{self, Beside, FileId, PlaceLock, directory_of};
-use crate::error::{Error, Kind, Result, ensure};
+use crate::error::{Error, Kind, Result, ensure, is_storage_full};
 use crate::use_order::FileUsage;
 
 /// A kind of SQLite file, by which a file of another program is recognized.

@@ -11,12 +11,12 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::SqliteSettings;
-use super::error::{BackendError, is_storage_full};
+use super::error::BackendError;
 use super::file::{Opened, SqliteFile, begin};
 use super::place::{self, FileId};
 use super::worker::Worker;
 use crate::clock::{Clock, Timestamp};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, is_storage_full};
 
 /// Number of times the thread polls the queue before it sleeps: some tens of microseconds.
 const POLLS_BEFORE_SLEEP: u32 = 2000;
