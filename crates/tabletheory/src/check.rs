@@ -83,12 +83,12 @@ impl Txn {
     }
 
     fn check_rows_are_distinct(&self) -> Result<()> {
-        let mut seen = HashSet::with_capacity(self.writes.len());
-        let Some(second) = self.writes.iter().position(|write| !seen.insert(&write.key)) else {
-            return Ok(());
-        };
+        // There are few writes.
+        let before =
+            |index: usize| self.writes[..index].iter().position(|write| write.key == self.writes[index].key);
+        let repeated = (0..self.writes.len()).find_map(|index| Some((before(index)?, index)));
+        let Some((first, second)) = repeated else { return Ok(()) };
         let key = &self.writes[second].key;
-        let first = self.writes.iter().position(|write| &write.key == key).unwrap_or(second);
         Err(Error::invalid(format!(
             "writes {first} and {second} both name {key}; a transaction may name a row once, \
              so put the condition on the write itself"

@@ -1,6 +1,7 @@
 //! Evaluates the conditions and updates of a transaction, as pure functions, for the embedded backends. DynamoDB does this
 //! on the server.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::check::{self, WriteLabel};
@@ -14,8 +15,9 @@ use crate::value::Value;
 
 /// The effect of a transaction.
 pub(crate) enum Effect<'t> {
-    /// Put each of these rows, or delete it if `None`.
-    Apply(Vec<(&'t Key, Option<Item>)>),
+    /// Put each of these rows, or delete it if `None`. A borrowed item is that of the transaction, which may lack its key:
+    /// [`Item::stored_at`] adds it.
+    Apply(Vec<(&'t Key, Option<Cow<'t, Item>>)>),
     /// Write nothing, because the condition of the write at `index` is false for the row `seen`.
     Refuse { index: usize, seen: Option<Item> },
 }
@@ -41,10 +43,10 @@ pub(crate) fn evaluate<E: From<Error>>(
             continue;
         }
         let after = match &write.op {
-            Op::Put(item) => Some(item.stored_at(&write.key)),
+            Op::Put(item) => Some(Cow::Borrowed(item)),
             Op::Update(update) => {
                 let after = updated(&write.key, before, update);
-                Some(after.map_err(|error| error.within(WriteLabel { index, key: &write.key }))?)
+                Some(Cow::Owned(after.map_err(|error| error.within(WriteLabel { index, key: &write.key }))?))
             }
             Op::Delete => None,
             Op::Check => continue,

@@ -265,6 +265,10 @@ impl<T: Table> Table for Faulty<T> {
         self.table.clock()
     }
 
+    fn batches_are_snapshots(&self) -> bool {
+        self.table.batches_are_snapshots()
+    }
+
     fn replacements(&self) -> Result<u64> {
         self.table.replacements()
     }

@@ -96,10 +96,18 @@ impl Number {
     /// ```
     #[must_use]
     pub fn whole(&self) -> i64 {
-        let text = self.to_string();
-        let whole = text.split('.').next().unwrap_or(&text);
-        let saturated = if self.negative { i64::MIN } else { i64::MAX };
-        whole.parse().unwrap_or(saturated)
+        let power = 10_u128.checked_pow(self.exponent.unsigned_abs().into());
+        let whole = if self.exponent >= 0 {
+            power.and_then(|power| self.digits.checked_mul(power)).unwrap_or(u128::MAX)
+        } else {
+            power.map_or(0, |power| self.digits / power)
+        };
+        match (i64::try_from(whole), self.negative) {
+            (Ok(whole), false) => whole,
+            (Ok(whole), true) => -whole,
+            (Err(_), false) => i64::MAX,
+            (Err(_), true) => i64::MIN,
+        }
     }
 
     /// The size in bytes as DynamoDB counts it: 1, plus 1 for each pair of digits, aligned to the decimal point, plus 1 for a
@@ -115,9 +123,17 @@ impl Number {
         if digits == 0 {
             return Ok(Number::ZERO);
         }
-        while digits.is_multiple_of(10) {
+        while digits > u128::from(u64::MAX) && digits.is_multiple_of(10) {
             digits /= 10;
             exponent += 1;
+        }
+        // Most numbers fit 64 bits, which are divided several times faster.
+        if let Ok(mut short) = u64::try_from(digits) {
+            while short.is_multiple_of(10) {
+                short /= 10;
+                exponent += 1;
+            }
+            digits = short.into();
         }
         let count = digits.ilog10() + 1;
         if count > MAX_DIGITS {
@@ -178,6 +194,12 @@ impl FromStr for Number {
 
 /// Returns `None` if the text is not a number, and an error if the number is out of bounds.
 fn parse(text: &str) -> Option<Result<Number>> {
+    /// So many digits fit 64 bits.
+    const SHORT: usize = 18;
+    // Almost all numbers are whole and short.
+    if !text.is_empty() && text.len() <= SHORT && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse::<u64>().ok().map(|digits| Number::normalized(false, digits.into(), 0));
+    }
     let (negative, rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -232,7 +254,12 @@ impl fmt::Display for Number {
         let sign = if self.negative { "-" } else { "" };
         let exponent = usize::from(self.exponent.unsigned_abs());
         if self.exponent >= 0 {
-            return write!(f, "{sign}{}{}", self.digits, "0".repeat(exponent));
+            let short = u64::try_from(self.digits).ok();
+            let power = 10_u64.checked_pow(self.exponent.unsigned_abs().into());
+            return match short.zip(power).and_then(|(digits, power)| digits.checked_mul(power)) {
+                Some(whole) => write!(f, "{sign}{whole}"),
+                None => write!(f, "{sign}{}{:0<exponent$}", self.digits, ""),
+            };
         }
         let digits = self.digits.to_string();
         match digits.len().checked_sub(exponent) {

@@ -39,7 +39,8 @@ pub trait Table: Send + Sync + fmt::Debug {
 
     /// Returns the rows with these keys, in the order of the keys, which may repeat.
     ///
-    /// This is not a snapshot: each row is read as by [`get`](Table::get).
+    /// Unless [`batches_are_snapshots`](Table::batches_are_snapshots), this is not a snapshot: each row is read as by
+    /// [`get`](Table::get).
     async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>>;
 
     /// Returns a page of rows of one partition.
@@ -57,6 +58,18 @@ pub trait Table: Send + Sync + fmt::Debug {
 
     /// Returns the table's clock.
     fn clock(&self) -> &dyn Clock;
+
+    /// Whether [`batch_get`](Table::batch_get) reads all rows as of one point in time, and for hardly more than one row. Then it
+    /// pays to read rows together that are only perhaps needed.
+    ///
+    /// ```
+    /// use tabletheory::{MemoryTable, Table};
+    ///
+    /// assert!(!MemoryTable::new().batches_are_snapshots());
+    /// ```
+    fn batches_are_snapshots(&self) -> bool {
+        false
+    }
 
     /// Returns how often this handle has continued with another table, because the one before was damaged, replaced or removed;
     /// always 0 if that is impossible. Rows that were read or written before such a change say nothing about the table.
@@ -136,6 +149,10 @@ macro_rules! impl_for_pointers {
 
             fn clock(&self) -> &dyn Clock {
                 (**self).clock()
+            }
+
+            fn batches_are_snapshots(&self) -> bool {
+                (**self).batches_are_snapshots()
             }
 
             fn replacements(&self) -> Result<u64> {

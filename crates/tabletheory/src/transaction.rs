@@ -1,5 +1,7 @@
 //! Transactions of typed rows.
 
+use std::sync::Arc;
+
 use crate::clock::Timestamp;
 use crate::cond::Cond;
 use crate::error::{Error, Result};
@@ -183,9 +185,9 @@ impl<'t> Transaction<'t> {
     /// # Ok::<(), tabletheory::Error>(())
     /// ```
     pub fn when(mut self, cond: Cond) -> Self {
-        self.txn = self.txn.and_then(|mut txn| match txn.writes.pop() {
+        self.txn = self.txn.and_then(|mut txn| match Arc::make_mut(&mut txn.writes).pop() {
             Some(write) => {
-                txn.writes.push(write.when(cond));
+                Arc::make_mut(&mut txn.writes).push(write.when(cond));
                 Ok(txn)
             }
             None => Err(Error::invalid(
@@ -238,7 +240,7 @@ impl<'t> Transaction<'t> {
 
     fn push(mut self, write: Result<Write>) -> Self {
         self.txn = self.txn.and_then(|mut txn| {
-            txn.writes.push(write?);
+            Arc::make_mut(&mut txn.writes).push(write?);
             Ok(txn)
         });
         self

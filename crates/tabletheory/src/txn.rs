@@ -1,6 +1,7 @@
 //! Writes and transactions.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -153,7 +154,8 @@ impl Write {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transaction has no effect until it is committed"]
 pub struct Txn {
-    pub(crate) writes: Vec<Write>,
+    // Shared, because a backend that commits in a thread of its own needs a copy.
+    pub(crate) writes: Arc<Vec<Write>>,
     pub(crate) token: Option<ClientToken>,
     /// Whether the writes are on disk once the commit is acknowledged.
     pub(crate) is_durable: bool,
@@ -169,7 +171,7 @@ impl Txn {
     /// assert_eq!(txn.writes().len(), 1);
     /// ```
     pub fn new(writes: impl IntoIterator<Item = Write>) -> Self {
-        Txn { writes: writes.into_iter().collect(), token: None, is_durable: true }
+        Txn { writes: Arc::new(writes.into_iter().collect()), token: None, is_durable: true }
     }
 
     /// Sets a client token, which makes it safe to commit the transaction again.

@@ -58,6 +58,11 @@ impl EmbeddedObjects {
         self.blobs.clone()
     }
 
+    /// The bytes of a small object, if it is found at once. They were compared with their checksum.
+    pub(super) fn try_get(&self, name: &str) -> Option<Vec<u8>> {
+        self.blobs.try_get(name)
+    }
+
     /// The size of the SQLite file, and the bytes of the other files.
     pub(super) async fn usage(&self) -> tabletheory::Result<(FileUsage, u64)> {
         let blobs = self.blobs();

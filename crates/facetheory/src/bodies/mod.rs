@@ -218,6 +218,10 @@ impl Bodies {
     where
         F: Future<Output = Option<P>>,
     {
+        if let Some(bytes) = self.read_at_once(s3_key) {
+            let Some(permit) = admit(bytes.len() as u64).await else { return Ok(ReadBody::Refused) };
+            return Ok(ReadBody::Found(bytes.into(), permit));
+        }
         let paths = self.paths(s3_key);
         if paths.is_empty() {
             tabletheory::warn_limited!(s3_key, "a row has an S3 key that is not valid in this store");
@@ -249,6 +253,20 @@ impl Bodies {
             return Ok(ReadBody::Found(Body::with_metadata(bytes, &attributes), permit));
         }
         Ok(ReadBody::Missing)
+    }
+
+    /// A small body of the embedded store, with an S3 key as this store writes it. `None` says nothing: then the body is looked
+    /// for in every way.
+    #[cfg(feature = "sqlite")]
+    fn read_at_once(&self, s3_key: &str) -> Option<Vec<u8>> {
+        let embedded = self.embedded.as_ref().filter(|_| S3Key::parse(&self.prefix, s3_key).is_some())?;
+        let limit = self.max_bytes.load(Ordering::Relaxed);
+        embedded.try_get(s3_key).filter(|bytes| limit == 0 || bytes.len() as u64 <= limit)
+    }
+
+    #[cfg(not(feature = "sqlite"))]
+    fn read_at_once(&self, _: &str) -> Option<Vec<u8>> {
+        None
     }
 
     /// Lets bodies of up to this length be read. Longer ones count as damaged, and their bytes are not read. Without a call,

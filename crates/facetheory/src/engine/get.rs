@@ -90,7 +90,7 @@ impl Isr {
             if known.is_none() && engine.read_evicted(page).await.is_some() {
                 return true;
             }
-            let page = page.clone().with_interval(policy.revalidate);
+            let page = page.for_reading().with_interval(policy.revalidate);
             let start = engine.memory.snapshot(&page, now);
             engine.lookup(&page, start).await.is_ok_and(|found| found.body.entry().is_some())
         });
@@ -170,7 +170,7 @@ impl Isr {
                 return (Ok(GetResult::Page(engine.served(page, state, entry))), None);
             }
         }
-        let page = &page.clone().with_interval(policy.revalidate);
+        let page = &page.for_reading().with_interval(policy.revalidate);
         // Boxed, so that the future of a hit stays small.
         let span = tracing::debug_span!("get", page = %page.redacted(), route = page.route());
         let (render, mut for_initiator) = boxed_with_receiver(render);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
 use tabletheory::{Number, Value};
 
 use crate::error::Result;
-use crate::protocol::digest::sha256_hex;
 use crate::protocol::generation::Generation;
 use crate::protocol::row::codec::{Field, Place};
 use crate::protocol::ttl::seconds;
@@ -68,6 +68,7 @@ impl SeenEpochs {
     /// ```
     pub fn insert(&mut self, tag: &Tag, count: u64) {
         match count {
+            0 if self.counts.is_empty() => None,
             0 => self.counts.remove(&number_of(tag)),
             count => self.counts.insert(number_of(tag), count),
         };
@@ -81,7 +82,8 @@ impl SeenEpochs {
     /// ```
     #[must_use]
     pub fn count_of(&self, tag: &Tag) -> u64 {
-        self.counts.get(&number_of(tag)).copied().unwrap_or(0)
+        // Most pages have seen no invalidation, so usually no hash has to be computed.
+        if self.counts.is_empty() { 0 } else { self.counts.get(&number_of(tag)).copied().unwrap_or(0) }
     }
 
     /// The bytes of memory that it takes.
@@ -92,8 +94,8 @@ impl SeenEpochs {
 
 /// The number that names a tag: the first digits of its SHA-256.
 fn number_of(tag: &Tag) -> u64 {
-    let digits = &sha256_hex(tag.as_str().as_bytes())[..SeenEpochs::DIGITS];
-    u64::from_str_radix(digits, 16).unwrap_or(0)
+    let digest = Sha256::digest(tag.as_str().as_bytes());
+    digest.iter().take(SeenEpochs::DIGITS / 2).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// A map without its time, or another type, counts as absent. A count that cannot be read counts as zero, which no row has.

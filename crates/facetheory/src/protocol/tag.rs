@@ -146,7 +146,8 @@ impl Tag {
     #[must_use]
     pub fn key(&self, tenant: Option<&Tenant>) -> Key {
         // A tenant contains no `#`, so no tag can make the key of one tenant look like the key of another.
-        Key::new(format!("{}TAG#{}", Tenant::prefix(tenant), self.0), "TAG")
+        let prefix = Tenant::prefix(tenant);
+        Key::new([prefix.as_str(), "TAG#", &self.0].concat(), "TAG")
     }
 }
 

@@ -289,7 +289,7 @@ impl PageStore {
             return Ok(found);
         }
         let (places, keys): (Vec<usize>, Vec<Key>) = unknown.into_iter().unzip();
-        let rows = self.table.batch_get(&keys, Consistency::Strong).await?;
+        let rows = self.table().batch_get(&keys, Consistency::Strong).await?;
         for ((place, key), row) in places.into_iter().zip(&keys).zip(&rows) {
             if row.as_ref().is_some_and(Item::is_damaged)
                 && let Err(error) = self.replace_damaged_epoch(key).await
@@ -306,6 +306,28 @@ impl PageStore {
             };
         }
         Ok(found)
+    }
+
+    /// Reads rows of a page, and with them the epochs of its implicit tags that are not in the cache, which then has them.
+    pub(super) async fn rows_and_epochs<const ROWS: usize>(
+        &self,
+        page: &PageKey,
+        rows: [Key; ROWS],
+    ) -> Result<[Option<Item>; ROWS]> {
+        let (read, now, max_age) = (self.begin_read(), self.now(), self.epoch_terms.max_age);
+        // Without a maximum age, whoever needs an epoch reads it for itself.
+        let tags = if max_age.is_zero() { &[] } else { page.tags() };
+        let unknown = tags.iter().map(|tag| tag.key(page.tenant()));
+        let unknown = unknown.filter(|key| self.epochs.get(key, max_age, now, &self.known_changes).is_none());
+        let keys: Vec<Key> = rows.into_iter().chain(unknown).collect();
+        let mut found = self.table().batch_get(&keys, Consistency::Strong).await?;
+        for (key, row) in keys.iter().zip(&found).skip(ROWS) {
+            // One that cannot be read is read again by whoever needs it.
+            if let Ok(epoch) = row.as_ref().map(Epoch::read).transpose() {
+                self.epochs.insert(key, epoch, read);
+            }
+        }
+        Ok(std::array::from_fn(|index| found[index].take()))
     }
 
     fn begin_read(&self) -> ReadOf {

@@ -22,7 +22,7 @@ mod versions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tabletheory::{ClientToken, Commit, Query, Random, SystemRandom, Table, TableExt as _, Txn};
+use tabletheory::{ClientToken, Commit, Item, Query, Random, SystemRandom, Table, TableExt as _, Txn};
 
 use self::announcements::Announcements;
 use self::epochs::EpochCache;
@@ -276,17 +276,26 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn lookup(&self, page: &PageKey) -> Result<View> {
+        if self.table.batches_are_snapshots() {
+            let [meta, lock] = self.rows_and_epochs(page, [page.meta(), page.lock()]).await?;
+            return self.view(page, meta.as_ref(), lock.as_ref()).await;
+        }
         /// More than the two rows, in case other services store some between them.
         const ROWS: usize = 8;
         // Backward, so that `META` is read before `LOCK`: a holder that still finds its lock has read `META` under it.
         let query = Query::of(page.pk()).sk_between("LOCK", "META").backward().limit(ROWS);
-        let rows = self.table.query(&query).await?.items;
+        let rows = self.table().query(&query).await?.items;
         let row = |sk: &str| rows.iter().find(|row| row.key().is_ok_and(|key| key.sk == sk));
-        let meta = match row("META") {
+        self.view(page, row("META"), row("LOCK")).await
+    }
+
+    /// The page that these rows describe.
+    async fn view(&self, page: &PageKey, meta: Option<&Item>, lock: Option<&Item>) -> Result<View> {
+        let meta = match meta {
             Some(row) => self.resolve(row, page.interval()).await?,
             None => None,
         };
-        Ok(View { meta, lock: row("LOCK").and_then(|item| Lock::read(item).ok()) })
+        Ok(View { meta, lock: lock.and_then(|item| Lock::read(item).ok()) })
     }
 
     /// Gives a transaction its own client token, so that a retry is applied at most once.
@@ -296,7 +305,7 @@ impl PageStore {
 
     /// Commits a transaction, and retries it while its outcome is unknown: only for transactions that may be repeated.
     async fn persist(&self, txn: &Txn) -> Result<Commit> {
-        Ok(self.table.commit_until_known(txn).await?)
+        Ok(self.table().commit_until_known(txn).await?)
     }
 }
 

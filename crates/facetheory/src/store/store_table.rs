@@ -32,31 +32,31 @@ impl StoreTable {
 #[async_trait]
 impl Table for StoreTable {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>> {
-        let row = self.table.get(key, consistency).await?;
+        let row = (*self.table).get(key, consistency).await?;
         self.damage.report(&row);
         Ok(row)
     }
 
     async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<Vec<Option<Item>>> {
-        let rows = self.table.batch_get(keys, consistency).await?;
+        let rows = (*self.table).batch_get(keys, consistency).await?;
         self.damage.report(rows.iter().flatten());
         Ok(rows)
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
-        let page = self.table.query(query).await?;
+        let page = (*self.table).query(query).await?;
         self.damage.report(&page.items);
         Ok(page)
     }
 
     async fn scan(&self, scan: &Scan) -> Result<Page> {
-        let page = self.table.scan(scan).await?;
+        let page = (*self.table).scan(scan).await?;
         self.damage.report(&page.items);
         Ok(page)
     }
 
     async fn commit(&self, txn: &Txn) -> Result<Commit> {
-        let write = self.table.commit(txn);
+        let write = (*self.table).commit(txn);
         let commit = match self.write_timeout {
             None => write.await?,
             Some(timeout) => {
@@ -71,6 +71,10 @@ impl Table for StoreTable {
 
     fn clock(&self) -> &dyn Clock {
         self.table.clock()
+    }
+
+    fn batches_are_snapshots(&self) -> bool {
+        self.table.batches_are_snapshots()
     }
 
     fn replacements(&self) -> Result<u64> {

@@ -1,5 +1,6 @@
 //! The table in memory, for tests, simulations and examples.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -152,7 +153,8 @@ impl Table for MemoryTable {
             Effect::Apply(rows) => {
                 for (key, after) in rows {
                     match after {
-                        Some(item) => state.rows.insert(key.clone(), item),
+                        Some(Cow::Borrowed(item)) => state.rows.insert(key.clone(), item.stored_at(key)),
+                        Some(Cow::Owned(item)) => state.rows.insert(key.clone(), item),
                         None => state.rows.remove(key),
                     };
                 }

@@ -117,7 +117,7 @@ impl LeaseManager {
             let lease = Lease::starting(key.clone(), self.new_token(), now, &self.terms);
             let put = Txn::from(lease.acquire(now, &self.terms)).without_sync();
             sent.push(lease.clone());
-            let error = match self.table.commit(&put).await {
+            let error = match (*self.table).commit(&put).await {
                 Ok(commit) => {
                     let seen = if let Commit::Refused { seen, .. } = &commit { seen.as_ref() } else { None };
                     return Ok(granted_to(&sent, seen).unwrap_or_else(|| lease.acquired(commit)));
@@ -160,7 +160,7 @@ impl LeaseManager {
     pub async fn refresh(&self, lease: &Lease) -> Result<Refresh> {
         let (extended, write) = lease.refresh(self.now(), &self.terms);
         // A retry sets the same expiry again, so it needs no client token.
-        Ok(match self.table.commit_until_known(&Txn::from(write).without_sync()).await? {
+        Ok(match (*self.table).commit_until_known(&Txn::from(write).without_sync()).await? {
             Commit::Done => Refresh::Extended(extended),
             Commit::Refused { .. } => Refresh::Lost,
         })
@@ -179,7 +179,7 @@ impl LeaseManager {
     /// # Ok(()) }
     /// ```
     pub async fn release(&self, lease: &Lease) -> Result<()> {
-        self.table.commit_until_known(&Txn::from(lease.release()).without_sync()).await.map(|_| ())
+        (*self.table).commit_until_known(&Txn::from(lease.release()).without_sync()).await.map(|_| ())
     }
 
     /// Refreshes a lease three times in each term until it is lost. Returns only then, and no later than the lease expires

@@ -41,8 +41,8 @@ pub struct PageKey {
     /// How long the page is fresh if its rows do not say.
     interval: Option<Duration>,
     // Computed on first use: a page that is served from memory needs neither.
-    pk: OnceLock<String>,
-    tags: OnceLock<Vec<Tag>>,
+    pk: OnceLock<Arc<str>>,
+    tags: OnceLock<Arc<[Tag]>>,
     /// The tags of its route, which the next render will give it.
     expected_tags: Option<Arc<Vec<Tag>>>,
 }
@@ -92,7 +92,7 @@ impl PageKey {
     /// The page whose rows are in this partition. Its cache key is not known, and its rows are all that can be named.
     pub(crate) fn of_partition(pk: &str) -> Self {
         PageKey {
-            pk: OnceLock::from(pk.to_owned()),
+            pk: OnceLock::from(Arc::from(pk)),
             ..PageKey::with_scheme(KeyScheme::default(), None, String::new())
         }
     }
@@ -275,6 +275,12 @@ impl PageKey {
             let target = self.target.as_deref().map(Tag::target);
             [Tag::everything()].into_iter().chain(paths).chain(route).chain(target).collect()
         })
+    }
+
+    /// A copy for a task that reads the rows of the page. Both have its partition key and its tags, which are computed once.
+    pub(crate) fn for_reading(&self) -> Self {
+        let _ = (self.pk(), self.tags());
+        self.clone()
     }
 
     /// Sets the tags that the next render will give the page, as far as they are known before it.

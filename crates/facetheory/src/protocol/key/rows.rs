@@ -15,7 +15,7 @@ impl PageKey {
     /// ```
     #[must_use]
     pub fn pk(&self) -> &str {
-        self.pk.get_or_init(|| self.scheme.pk(self.tenant.as_ref(), &self.cache_key))
+        self.pk.get_or_init(|| self.scheme.pk(self.tenant.as_ref(), &self.cache_key).into())
     }
 
     /// The key of the metadata row.

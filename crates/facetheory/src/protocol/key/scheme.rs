@@ -122,7 +122,7 @@ impl KeyScheme {
     pub(super) fn pk(&self, tenant: Option<&Tenant>, cache_key: &str) -> String {
         match self {
             KeyScheme::Hashed => {
-                format!("{}CACHE#{}", Tenant::prefix(tenant), sha256_hex(cache_key.as_bytes()))
+                [Tenant::prefix(tenant).as_str(), "CACHE#", &sha256_hex(cache_key.as_bytes())].concat()
             }
             KeyScheme::Raw { prefix } => format!("{prefix}{cache_key}"),
         }

@@ -222,6 +222,23 @@ impl SqliteBlobs {
         }
     }
 
+    /// Reads the bytes of a blob if that takes no more than one read: `None` means "call [`get`](SqliteBlobs::get)", not "no such
+    /// blob". After another file has taken the place of the one that was open, this may still return a blob of the earlier one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let blobs = tabletheory::SqliteBlobs::open(directory.path().join("blobs.db"))?;
+    /// blobs.create("a", b"1234".to_vec()).await?;
+    /// blobs.get("a").await?;
+    /// assert_eq!(blobs.try_get("a").expect("a blob"), b"1234");
+    /// assert_eq!(blobs.try_get("b"), None);
+    /// # Ok(()) }
+    /// ```
+    pub fn try_get(&self, name: &str) -> Option<Vec<u8>> {
+        self.file.readers.read_idle(|connection| read_bytes(connection, name))?
+    }
+
     /// Deletes a blob. Returns whether it existed.
     ///
     /// ```
@@ -416,6 +433,16 @@ fn read(connection: &Connection, name: &str) -> Result<Option<Blob>, BackendErro
         );
     }
     Ok(Some(Blob { info, bytes }))
+}
+
+/// The bytes of a blob, unless it is missing or damaged.
+fn read_bytes(connection: &Connection, name: &str) -> Result<Option<Vec<u8>>, BackendError> {
+    let mut statement = connection.prepare_cached("SELECT crc, bytes FROM blob WHERE name = ?1")?;
+    let mut rows = statement.query([name])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+    let is_whole = row.get::<_, i64>(0)? == i64::from(checksum(name, bytes));
+    Ok(is_whole.then(|| bytes.to_vec()))
 }
 
 fn list(

@@ -267,11 +267,15 @@ impl Table for SqliteTable {
 
     async fn batch_get(&self, keys: &[Key], _: Consistency) -> Result<Vec<Option<Item>>> {
         keys.iter().try_for_each(Key::check)?;
-        let short = keys.len() <= INLINE_ROWS;
+        if keys.len() <= INLINE_ROWS {
+            match self.file.readers.try_read(|connection| reader::batch_get(connection, keys)) {
+                Some(Ok(rows)) => return Ok(rows),
+                Some(Err(ReadError::Other(error))) => return Err(error),
+                Some(Err(ReadError::Lost { .. })) | None => {}
+            }
+        }
         let keys = keys.to_vec();
-        let read =
-            move |connection: &Connection| keys.iter().map(|key| reader::get(connection, key)).collect();
-        if short { self.file.read_inline(read).await } else { self.file.read_blocking(read).await }
+        self.file.read_blocking(move |connection| reader::batch_get(connection, &keys)).await
     }
 
     async fn query(&self, query: &Query) -> Result<Page> {
@@ -295,6 +299,10 @@ impl Table for SqliteTable {
 
     fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    fn batches_are_snapshots(&self) -> bool {
+        true
     }
 
     fn replacements(&self) -> Result<u64> {

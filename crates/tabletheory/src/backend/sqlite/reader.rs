@@ -1,7 +1,7 @@
 //! Reading: a pool of connections, and the statements that they execute.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -21,6 +21,21 @@ use crate::ttl::Expired;
 
 /// Number of connections that stay open between reads; more are opened temporarily for more concurrent reads.
 const IDLE_CONNECTIONS: usize = 16;
+
+/// The most rows that one statement reads by their keys.
+const MAX_TOGETHER: usize = 8;
+/// The statements that read 1, 2, … rows by their keys. The last column is the index of the key.
+static SELECT_TOGETHER: LazyLock<[String; MAX_TOGETHER]> = LazyLock::new(|| {
+    std::array::from_fn(|last| {
+        let key = |index| format!("({index}, ?{}, ?{})", 2 * index + 1, 2 * index + 2);
+        let keys: Vec<String> = (0..=last).map(key).collect();
+        format!(
+            "SELECT pk, sk, item, crc, key.column1 FROM (VALUES {}) AS key
+             CROSS JOIN item ON pk = key.column2 AND sk = key.column3",
+            keys.join(", ")
+        )
+    })
+});
 
 /// The connections for reading, each used by one caller at a time.
 #[derive(Debug)]
@@ -94,6 +109,21 @@ impl Readers {
         }
     }
 
+    /// Reads with an idle connection, without a look at whether its file still has its name: for data that never changes. `None`
+    /// if there is no such connection, or the read fails; then another way of reading finds out why.
+    pub(super) fn read_idle<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, BackendError>,
+    ) -> Option<T> {
+        let (id, connection) = {
+            let mut idle = self.idle.lock();
+            (idle.id, idle.connections.pop()?)
+        };
+        let result = read(&connection).ok()?;
+        self.release(id, connection);
+        Some(result)
+    }
+
     /// Reads, and waits while the file is locked. Must not be called on an async thread.
     fn blocking_read<T>(
         &self,
@@ -137,11 +167,15 @@ impl Readers {
         }
         let (id, connection) = self.connection()?;
         let result = read(&connection).map_err(|error| (error, id))?;
+        self.release(id, connection);
+        Ok(result)
+    }
+
+    fn release(&self, id: FileId, connection: Connection) {
         let mut idle = self.idle.lock();
         if idle.id == id && idle.connections.len() < IDLE_CONNECTIONS {
             idle.connections.push(connection);
         }
-        Ok(result)
     }
 
     fn connection(&self) -> Result<(FileId, Connection), (BackendError, FileId)> {
@@ -212,6 +246,25 @@ pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Item>, Ba
         connection.prepare_cached("SELECT pk, sk, item, crc FROM item WHERE pk = ?1 AND sk = ?2")?;
     let mut rows = statement.query([&key.pk, &key.sk])?;
     rows.next()?.map(|row| decode(connection, row)).transpose()
+}
+
+/// Reads the rows with these keys as of one point in time.
+pub(super) fn batch_get(connection: &Connection, keys: &[Key]) -> Result<Vec<Option<Item>>, BackendError> {
+    // Without it, each statement begins a read transaction of its own.
+    let _snapshot = (keys.len() > MAX_TOGETHER).then(|| connection.unchecked_transaction()).transpose()?;
+    let mut items = vec![None; keys.len()];
+    for (keys, items) in keys.chunks(MAX_TOGETHER).zip(items.chunks_mut(MAX_TOGETHER)) {
+        let mut statement = connection.prepare_cached(&SELECT_TOGETHER[keys.len() - 1])?;
+        let mut rows = statement.query(params_from_iter(keys.iter().flat_map(|key| [&key.pk, &key.sk])))?;
+        while let Some(row) = rows.next()? {
+            let item = decode(connection, row)?;
+            let index = usize::try_from(row.get::<_, i64>(4)?).unwrap_or(usize::MAX);
+            if let Some(place) = items.get_mut(index) {
+                *place = Some(item);
+            }
+        }
+    }
+    Ok(items)
 }
 
 pub(super) fn query(connection: &Connection, query: &Query) -> Result<Page, BackendError> {
