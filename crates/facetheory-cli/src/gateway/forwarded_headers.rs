@@ -137,14 +137,16 @@ pub(crate) fn prepare(
     if let Ok(scheme) = HeaderValue::from_str(scheme.as_str()) {
         headers.insert(X_FORWARDED_PROTO, scheme);
     }
-    if let Some(client) = client {
-        forwarded_for.push(client.address.ip().to_canonical().to_string());
+    let address = client.map(|client| client.address.ip().to_canonical());
+    let text = address.map(|address| address.to_string());
+    if let Some(element) = forwarded(headers, address.zip(text.as_deref()), scheme) {
+        headers.insert(FORWARDED, element);
+    }
+    if let Some(text) = text {
+        forwarded_for.push(text);
         if let Ok(line) = HeaderValue::try_from(forwarded_for.join(", ")) {
             headers.insert(X_FORWARDED_FOR, line);
         }
-    }
-    if let Some(element) = forwarded(headers, client, scheme) {
-        headers.insert(FORWARDED, element);
     }
     headers.append(VIA, HeaderValue::from_static("1.1 facetheory"));
 }
@@ -157,14 +159,15 @@ pub(crate) fn varies_by_address(response: &HeaderMap) -> bool {
         .any(|name| with_address.iter().any(|header| name.eq_ignore_ascii_case(header.as_str())))
 }
 
-/// The `Forwarded` header (RFC 7239): the client, the host and the scheme.
-fn forwarded(headers: &HeaderMap, client: Option<&Client>, scheme: &Scheme) -> Option<HeaderValue> {
+/// The `Forwarded` header (RFC 7239): the client with its address as text, the host and the scheme.
+fn forwarded(headers: &HeaderMap, client: Option<(IpAddr, &str)>, scheme: &Scheme) -> Option<HeaderValue> {
     let host = headers.get(X_FORWARDED_HOST)?.to_str().ok().filter(|host| is_valid_host(host))?;
-    let address = client.map(|client| match client.address.ip().to_canonical() {
-        IpAddr::V4(address) => format!("for={address};"),
-        IpAddr::V6(address) => format!("for=\"[{address}]\";"),
-    });
-    let element = format!("{}host=\"{host}\";proto={scheme}", address.unwrap_or_default());
+    let client = match client {
+        Some((IpAddr::V4(_), address)) => ["for=", address, ";"],
+        Some((IpAddr::V6(_), address)) => ["for=\"[", address, "]\";"],
+        None => [""; 3],
+    };
+    let element = [&client.concat(), "host=\"", host, "\";proto=", scheme.as_str()].concat();
     HeaderValue::try_from(element).ok()
 }
 

@@ -145,7 +145,9 @@ impl Service<Request<RequestBody>> for Origin {
             if forwarded_headers::is_loop(request.headers()) {
                 return Ok(local_response(LOOP).map(from_text));
             }
-            Ok(shared.forward(request).await.unwrap_or_else(|failure| failure.into_response().map(from_text)))
+            // Boxed, so that what is moved before the first poll stays small.
+            let forwarded = Box::pin(shared.forward(request)).await;
+            Ok(forwarded.unwrap_or_else(|failure| failure.into_response().map(from_text)))
         })
     }
 }

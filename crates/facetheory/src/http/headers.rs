@@ -87,8 +87,8 @@ pub(crate) fn restored(stored: &[(String, String)], follows_origin: bool) -> Hea
 /// ```
 pub fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
     remove_named_hops(headers);
-    for name in HOP_BY_HOP.iter().filter(|name| **name != "trailer") {
-        headers.remove(*name);
+    for name in HOP_BY_HOP.iter().filter(|name| **name != header::TRAILER) {
+        headers.remove(name);
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn offers_upgrade(headers: &HeaderMap) -> bool {
 
 /// Whether a header is hop-by-hop.
 pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
-    HOP_BY_HOP.contains(&name.as_str())
+    HOP_BY_HOP.contains(name)
 }
 
 /// Whether a header of this name may be stored with a page.
@@ -137,17 +137,17 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-const HOP_BY_HOP: [&str; 10] = [
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authentication-info",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
+static HOP_BY_HOP: [HeaderName; 10] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    HeaderName::from_static("proxy-authentication-info"),
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    UPGRADE,
 ];
 
 /// Headers that are not stored with a page that is cached by rule: they are for one client, set by the cache for each

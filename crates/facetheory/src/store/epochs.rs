@@ -91,7 +91,10 @@ impl EpochCache {
     /// epoch when the read began, or later.
     fn last_read(&self, key: &Key, changes: &KnownChanges) -> Option<(Option<Epoch>, Moment)> {
         let cached = self.cached.get(key)?;
-        cached.row().filter(|_| !self.has_changed(key, changes)).map(|epoch| (epoch, cached.read.at))
+        cached
+            .row()
+            .filter(|_| !self.has_changed_since(key, cached.read, changes))
+            .map(|epoch| (epoch, cached.read.at))
     }
 
     /// Whether the epoch of a tag is known to have changed since it was last read, if it was read at all.
@@ -105,7 +108,9 @@ impl EpochCache {
 
     /// Whether the epoch of a tag is known to have changed since then.
     fn has_changed_since(&self, key: &Key, then: ReadOf, changes: &KnownChanges) -> bool {
-        self.last_written(key).load(Ordering::Acquire) > then.written
+        let was_written = || self.last_written(key).load(Ordering::Acquire) > then.written;
+        // Usually this process has written no epoch at all since then, and no hash has to be computed.
+        self.written.load(Ordering::Acquire) > then.written && was_written()
             || changes.has_changed(then.changes, std::iter::once_with(|| Subject::of(&key.pk)))
     }
 
@@ -128,7 +133,9 @@ impl EpochCache {
     fn insert(&self, key: &Key, epoch: Option<Epoch>, read: ReadOf) {
         let _replacing = self.replacing.lock();
         let is_late = self.cached.get(key).is_some_and(|cached| cached.read.at.monotonic > read.at.monotonic);
-        if !is_late && self.last_written(key).load(Ordering::Acquire) <= read.written {
+        let is_outdated = self.written.load(Ordering::Acquire) > read.written
+            && self.last_written(key).load(Ordering::Acquire) > read.written;
+        if !is_late && !is_outdated {
             self.cached.insert(key.clone(), CachedEpoch { known: Known::Row(epoch), read });
         }
     }

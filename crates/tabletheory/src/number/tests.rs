@@ -116,6 +116,15 @@ proptest! {
     }
 
     #[test]
+    fn the_whole_part_is_the_text_before_the_point(digits in "[0-9]{1,30}", exponent in -40_i32..40, negative: bool) {
+        let number = number(&format!("{}{digits}E{exponent}", if negative { "-" } else { "" }));
+        let text = number.to_string();
+        let whole: i128 = text.split('.').next().unwrap_or_default().parse().unwrap_or(if negative { i128::MIN } else { i128::MAX });
+        let saturated = whole.clamp(i64::MIN.into(), i64::MAX.into());
+        prop_assert_eq!(i128::from(number.whole()), saturated, "{}", text);
+    }
+
+    #[test]
     fn integers_survive_conversion(value: i64, unsigned: u64) {
         prop_assert_eq!(i64::try_from(&Number::from(value)).expect("i64"), value);
         prop_assert_eq!(u64::try_from(&Number::from(unsigned)).expect("u64"), unsigned);

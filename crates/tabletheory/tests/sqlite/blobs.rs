@@ -41,6 +41,7 @@ async fn a_blob_is_never_read_under_another_name() {
         let store = open(&file.path()).expect("the file opens");
         let read = store.get(other).await;
         assert!(!matches!(read, Ok(Some(_))), "{damage:?}: {read:?}");
+        assert_eq!(store.try_get(other), None, "{damage:?}");
     }
 }
 
@@ -128,6 +129,7 @@ async fn read_everything(path: &Path, blobs: &[(String, Vec<u8>)]) -> &'static s
             Ok(None) => outcome = "missing",
             Err(error) => outcome = check(error),
         }
+        assert!(store.try_get(name).is_none_or(|found| found == *bytes), "wrong bytes of {name}");
     }
     // Neither listing nor writing may panic.
     if let Err(error) = store.list("", None, 1000).await {

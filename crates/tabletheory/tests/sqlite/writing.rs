@@ -49,6 +49,36 @@ async fn two_tables_on_one_file_lose_no_updates() {
     assert_eq!(n(&tables[1], "count").await, Some(200));
 }
 
+/// Two rows always change together, and other rows are read between them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_is_a_snapshot() {
+    const WRITES: i64 = 300;
+    let file = TestFile::new();
+    let (table, writer) = (file.open(), file.open());
+    assert!(table.batches_are_snapshots());
+    let write =
+        |n: i64| Txn::new(["first", "last"].map(|sk| Write::put(key(sk), Item::from([("n", n.into())]))));
+    assert!(writer.commit(&write(0)).await.expect("a put").is_done());
+    let writing = tokio::spawn(async move {
+        for number in 1..=WRITES {
+            assert!(writer.commit(&write(number)).await.expect("a put").is_done());
+        }
+    });
+    // One statement, and several.
+    for between in [0, 40].into_iter().cycle() {
+        let others = (0..between).map(|number| key(&number.to_string()));
+        let keys: Vec<Key> = [key("first")].into_iter().chain(others).chain([key("last")]).collect();
+        let rows = table.batch_get(&keys, Consistency::Strong).await.expect("a batch");
+        let numbers: Vec<i64> = rows.iter().flatten().filter_map(|row| row.get("n")?.as_i64()).collect();
+        assert_eq!(numbers.len(), 2);
+        assert_eq!(numbers[0], numbers[1], "with {between} rows between them");
+        if numbers[0] == WRITES {
+            break;
+        }
+    }
+    writing.await.expect("no panic");
+}
+
 #[tokio::test]
 async fn a_locked_file_is_reported_and_readers_do_not_wait() {
     let file = TestFile::new();
