@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
-use tabletheory::{Consistency, Item, Key, Table as _, Timestamp};
+use tabletheory::{Consistency, Item, Key, Timestamp};
 
 use super::moment::Moment;
 use super::{KnownChanges, PageStore, Pending};
