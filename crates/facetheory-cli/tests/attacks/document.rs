@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The number of rows.
-const ROWS: usize = 75;
+const ROWS: usize = 76;
 
 /// The source files of the tests.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     include_str!("framing.rs"),
     include_str!("stream.rs"),
     include_str!("host.rs"),
@@ -23,6 +23,7 @@ const SOURCES: [&str; 15] = [
     include_str!("forced_regeneration.rs"),
     include_str!("file.rs"),
     include_str!("memory.rs"),
+    include_str!("sharing.rs"),
 ];
 
 /// The names of all tests that belong to a row.

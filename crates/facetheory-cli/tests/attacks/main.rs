@@ -16,6 +16,7 @@ mod host;
 mod http2;
 mod key;
 mod memory;
+mod sharing;
 mod size;
 mod slow_client;
 mod slow_store;

@@ -4,6 +4,7 @@
 mod body;
 mod cacheability;
 mod compression;
+mod credentials;
 mod fetch;
 mod forced_regenerations;
 mod headers;

@@ -15,6 +15,7 @@ use http::{HeaderMap, Method, StatusCode};
 use tabletheory::Timestamp;
 
 use crate::http::compression::is_coded;
+use crate::http::credentials::has_credentials;
 use crate::http::headers::{CACHE_TAG, SURROGATE_KEY, storable_headers};
 use crate::http::hint::CacheHint;
 use crate::http::router::route::Route;
@@ -247,12 +248,12 @@ impl Received<'_> {
         // A response that is stale at once and cannot be revalidated is useless.
         let is_useless = fresh_for.is_zero() && !has_validator(headers) && !is_served_stale;
         decline_if(is_useless, UncacheableReason::NeverFresh)?;
-        // Heuristics are for responses without personal data. An origin that identifies clients by cookies and sets no
-        // caching directives was not written with a shared cache in mind.
-        let is_heuristic =
-            !is_explicit && !control.has(Directive::Public) && !control.has(Directive::NoCache);
-        let has_cookie = self.request.contains_key(COOKIE) && !self.is_revalidated;
-        decline_if(has_cookie && is_heuristic, UncacheableReason::Cookie)?;
+        // Heuristics are for responses without personal data. An origin that identifies clients and sets no caching
+        // directives was not written with a shared cache in mind. One that sets the lifetime zero may have its response
+        // stored, but others would get it whenever stale responses are served.
+        let is_heuristic = !is_explicit && !control.has(Directive::Public);
+        let is_personal = has_credentials(self.request) && !self.is_revalidated;
+        decline_if(is_personal && (is_heuristic || fresh_for.is_zero()), UncacheableReason::Credentials)?;
         Ok((fresh_for, initial_age))
     }
 }

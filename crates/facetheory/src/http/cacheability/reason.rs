@@ -21,7 +21,7 @@ pub(crate) enum UncacheableReason {
     Empty,
     TooLong { limit: u64 },
     SetCookie,
-    Cookie,
+    Credentials,
     NoStore,
     Private,
     NoCache,
@@ -39,7 +39,7 @@ pub(crate) enum UncacheableReason {
 impl UncacheableReason {
     /// Whether the origin forbids caching the page.
     pub(crate) fn invalidates_page(&self) -> bool {
-        let is_about_client = matches!(self, Self::Method | Self::Authorization | Self::Cookie);
+        let is_about_client = matches!(self, Self::Method | Self::Authorization | Self::Credentials);
         !is_about_client && !self.is_limit_or_defect()
     }
 
@@ -80,7 +80,9 @@ impl fmt::Display for UncacheableReason {
             Self::NeverCached => "the cache hint says that it is never cached",
             Self::Empty => "the page is empty",
             Self::SetCookie => "the response sets a cookie",
-            Self::Cookie => "the request has a cookie, and the response does not say how it is cached",
+            Self::Credentials => {
+                "the request has a cookie or other credentials, and the response does not say for how long it may be shared"
+            }
             Self::NoStore => "the response says no-store",
             Self::Private => "the response says private",
             Self::NoCache => "the response says no-cache",

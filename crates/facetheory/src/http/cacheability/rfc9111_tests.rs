@@ -129,17 +129,38 @@ fn rfc9111_4_2_2_a_response_to_a_cookie_needs_explicit_directives_to_be_stored()
         &[modified, ("expires", &later), ("cdn-cache-control", "must-revalidate")],
     ] {
         assert!(get(200, silent).is_ok(), "{silent:?}");
-        assert_eq!(with_cookie(silent), Err(UncacheableReason::Cookie), "{silent:?}");
+        assert_eq!(with_cookie(silent), Err(UncacheableReason::Credentials), "{silent:?}");
     }
     for header in [
         ("cache-control", "max-age=60"),
         ("cache-control", "s-maxage=60"),
         ("cache-control", "public"),
-        ("cache-control", "no-cache"),
         ("cdn-cache-control", "max-age=60"),
         ("expires", &later),
     ] {
         assert!(with_cookie(&[modified, header]).is_ok(), "{header:?}");
+    }
+}
+
+#[test]
+fn a_response_to_credentials_with_lifetime_zero_is_not_stored() {
+    let etag = ("etag", "\"a\"");
+    for name in ["cookie", "authorization", "x-api-key", "x-auth-token"] {
+        for header in [
+            ("cache-control", "public, max-age=0"),
+            ("cache-control", "public, no-cache"),
+            ("cache-control", "public, s-maxage=0, max-age=60"),
+            ("cache-control", "public, max-age=0, stale-while-revalidate=60"),
+            ("expires", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("expires", "0"),
+        ] {
+            assert!(get(200, &[etag, header]).is_ok(), "{header:?}");
+            let stored = stored(&Method::GET, &[(name, "alice")], 200, &[etag, header]);
+            assert!(
+                matches!(stored, Err(UncacheableReason::Credentials | UncacheableReason::Authorization)),
+                "{name} {header:?}"
+            );
+        }
     }
 }
 

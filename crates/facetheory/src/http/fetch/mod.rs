@@ -5,11 +5,12 @@ mod failure;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CONTENT_TYPE, COOKIE, DATE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
-    IF_NONE_MATCH, LAST_MODIFIED, RANGE, SET_COOKIE, VARY,
+    CONTENT_TYPE, DATE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    RANGE, SET_COOKIE, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, response};
@@ -21,6 +22,7 @@ use crate::engine::{self, MemoryBudget};
 use crate::http::body::{Collected, IsrBody, collect};
 use crate::http::cacheability::{Limits, MAX_TAGS, Received, Storable, StoreDecision, UncacheableReason};
 use crate::http::compression::Coding;
+use crate::http::credentials::has_credentials;
 use crate::http::headers::restored;
 use crate::http::hint::CacheHint;
 use crate::http::renderer::Renderer;
@@ -261,7 +263,7 @@ impl Fetch<'_> {
         let is_forbidden = control.has(Directive::NoStore)
             || control.has(Directive::Private)
             || control.has(Directive::NoCache);
-        let is_personal = [COOKIE, AUTHORIZATION].iter().any(|name| self.client.headers.contains_key(name))
+        let is_personal = has_credentials(&self.client.headers)
             || [SET_COOKIE, VARY].iter().any(|name| head.headers.contains_key(name));
         !is_forbidden && !is_personal
     }
@@ -322,14 +324,19 @@ impl Fetch<'_> {
             }
         };
         let mut rendered = Rendered::unchanged(stored);
+        rendered.revalidate = storable.fresh_for;
+        rendered.content.initial_age = storable.initial_age;
+        let is_never_fresh = storable.fresh_for == Some(Duration::ZERO);
+        if follows_origin && is_never_fresh && has_credentials(&self.client.headers) {
+            // Others get the stored response whenever stale ones are served, but not the headers of this client's response.
+            return rendered.into();
+        }
         rendered.content.tags = still_tagged(self.tags(&storable), &content.tags, self.route.tags.len());
         if follows_origin {
             rendered.content.content_type = text(&headers, &CONTENT_TYPE);
         }
         rendered.content.headers = storable.headers;
-        rendered.content.initial_age = storable.initial_age;
         rendered.content.variant = storable.variant;
-        rendered.revalidate = storable.fresh_for;
         rendered.into()
     }
 

@@ -25,7 +25,7 @@ pub(crate) enum KeyForm {
 }
 
 /// The headers with credentials. TypeScript services include them in the key of a request.
-pub(crate) const CREDENTIALS: [&str; 3] = ["authorization", "x-amz-security-token", "x-api-key"];
+const CREDENTIALS: [&str; 3] = ["authorization", "x-amz-security-token", "x-api-key"];
 
 impl Routes {
     /// Builds the cache keys that FaceTheory's TypeScript services build by default, so that both share pages:

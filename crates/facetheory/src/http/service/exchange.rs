@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{COOKIE, HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE};
+use http::header::{HeaderName, HeaderValue, IF_RANGE, RANGE};
 use http::request::Parts;
 use http::uri::Scheme;
 use http::{Method, Request, Uri};
@@ -12,12 +12,12 @@ use tabletheory::Timestamp;
 use super::CacheHandler;
 use crate::engine::Offload;
 use crate::http::cacheability::Limits;
+use crate::http::credentials::has_credentials;
 use crate::http::fetch::{Fetch, FetchResult};
 use crate::http::headers::CONDITIONS;
 use crate::http::regeneration_queue::QueuedRegeneration;
 use crate::http::renderer::Renderer;
 use crate::http::request_origin::RequestOrigin;
-use crate::http::router::key_form::CREDENTIALS;
 use crate::http::router::origin_request::narrowed_uri;
 use crate::http::router::rejection::Rejection;
 use crate::http::router::resolve::ResolvedPage;
@@ -202,11 +202,6 @@ impl CacheHandler {
             && self.new_pages.as_ref().is_none_or(|limiter| limiter.allows(now))
             && (!is_variant || self.variants.allows(page, now))
     }
-}
-
-/// Whether a request has headers that may identify a client.
-fn has_credentials(headers: &HeaderMap) -> bool {
-    headers.contains_key(COOKIE) || CREDENTIALS.iter().any(|name| headers.contains_key(*name))
 }
 
 /// Whether the origin sees everything that the client sent.

@@ -1,0 +1,60 @@
+//! What one client can make the gateway show to another: responses with personal data, and pages that the origin rendered for
+//! input that the cache key does not contain.
+
+use crate::support::origin::{Request, ScriptedResponse};
+use crate::support::site::Site;
+
+/// The headers that identify Alice.
+const CREDENTIALS: [&str; 4] =
+    ["Cookie: sid=alice", "Authorization: Bearer alice", "X-Api-Key: alice", "X-Auth-Token: alice"];
+
+/// A page for the client that the request names.
+fn account(request: &Request, lines: &[&str]) -> ScriptedResponse {
+    let is_alice = request.headers.iter().any(|(_, value)| value.contains("alice"));
+    ScriptedResponse::page(lines, if is_alice { "the account of alice" } else { "please log in" })
+}
+
+/// Whether a page is stored at this path.
+fn is_stored(site: &Site, path: &str) -> bool {
+    let entry = site.gateway.admin_get(&format!("/api/v1/entry?url=http://www.example.com{path}"));
+    assert_eq!(entry.status, 200, "{}", entry.text());
+    !entry.text().contains("\"state\":\"absent\"")
+}
+#[test]
+fn row_76_a_response_to_credentials_with_lifetime_zero_is_not_stored() {
+    let site = Site::start("");
+    for (index, line) in [
+        "cache-control: public, max-age=0",
+        "cache-control: public, no-cache",
+        "cache-control: public, max-age=0, stale-while-revalidate=600",
+        "expires: Thu, 01 Jan 1970 00:00:00 GMT",
+        "x-lifetime: none",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (number, credentials) in CREDENTIALS.iter().enumerate() {
+            let path = format!("/row-76-{index}-{number}");
+            site.origin.script(&path, move |request| account(request, &["etag: \"a\"", line]));
+            let alice = site.get_with(&path, &format!("{credentials}\r\n"));
+            assert_eq!(alice.text(), "the account of alice");
+            let case = format!("{line} for {credentials}");
+            assert!(!is_stored(&site, &path), "{case}");
+            let bob = site.get_with(&path, "Cache-Control: max-stale\r\n");
+            assert_eq!(bob.text(), "please log in", "{case}");
+            let own = format!("{path}-own");
+            site.origin.script(&own, move |request| account(request, &["etag: \"a\"", line]));
+            assert_eq!(site.get(&own).text(), "please log in");
+            assert!(is_stored(&site, &own), "{case}: the page of a client without credentials is stored");
+        }
+    }
+    let path = "/row-76-unchanged";
+    site.origin.script(path, |request| match request.has("if-none-match") {
+        true => ScriptedResponse::with("304 Not Modified", &["etag: \"a\"", "x-token: of alice"], ""),
+        false => ScriptedResponse::page(&["etag: \"a\"", "cache-control: max-age=0"], "the page"),
+    });
+    assert_eq!(site.get(path).text(), "the page");
+    assert_eq!(site.get_with(path, "Cookie: sid=alice\r\n").text(), "the page");
+    let bob = site.get_with(path, "Cache-Control: max-stale\r\n");
+    assert_eq!((bob.text().as_str(), bob.header("x-token")), ("the page", None));
+}
