@@ -58,3 +58,38 @@ fn row_76_a_response_to_credentials_with_lifetime_zero_is_not_stored() {
     let bob = site.get_with(path, "Cache-Control: max-stale\r\n");
     assert_eq!((bob.text().as_str(), bob.header("x-token")), ("the page", None));
 }
+
+#[test]
+fn row_77_the_origin_gets_the_host_that_the_key_has() {
+    let site = Site::start("[routes]\n\"/rule/**\" = { isr = \"60s\" }\n");
+    for path in ["/row-77", "/rule/row-77"] {
+        site.origin.script(path, |request| match request.header("host") {
+            Some("www.example.com") => ScriptedResponse::page(&["cache-control: max-age=60"], "the page"),
+            _ => ScriptedResponse::with("404 Not Found", &["cache-control: max-age=60"], "no such site"),
+        });
+        for target in [path.to_owned(), format!("http://WWW.Example.COM{path}")] {
+            let attack = format!("GET {target} HTTP/1.1\r\nHost: WWW.Example.COM\r\n\r\n");
+            assert_eq!(site.gateway.exchange(attack).status, 200, "{target}");
+        }
+        assert_eq!((site.get(path).status, site.get(path).state()), (200, "hit"));
+        for request in site.origin.requests_for(path) {
+            assert_eq!(request.header("x-forwarded-host"), Some("www.example.com"));
+        }
+    }
+}
+
+#[test]
+fn row_77_the_origin_gets_the_query_that_the_key_has() {
+    let site = Site::start("[routes]\n\"/rule/**\" = { isr = \"60s\" }\n");
+    for path in ["/row-77", "/rule/row-77"] {
+        let attack = format!("{path}?");
+        site.origin.respond(
+            &attack,
+            ScriptedResponse::with("301 Moved", &["cache-control: max-age=60", "location: /evil"], ""),
+        );
+        site.origin.respond(path, ScriptedResponse::page(&["cache-control: max-age=60"], "the page"));
+        assert_eq!(site.get(&attack).text(), "the page");
+        assert_eq!(site.get(path).text(), "the page");
+        assert!(site.origin.requests_for(&attack).is_empty(), "the key has no query");
+    }
+}

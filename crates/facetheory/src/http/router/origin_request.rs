@@ -53,26 +53,28 @@ impl Routes {
 
     /// Changes a client's request to the one that an origin sees that decides itself how its responses are cached.
     ///
-    /// Where the key has no host, the site's own host replaces the client's: one client must not choose what others get.
+    /// The host is the one of the key, in lower case, or the site's own where the key has none: one client must not choose
+    /// what others get.
     pub(crate) fn make_forwardable(&self, client: &mut Parts) {
         remove_named_hops(&mut client.headers);
-        let own_host = match self.hosts.host(client) {
-            Ok((host, false)) => HeaderValue::try_from(host.to_ascii_lowercase()).ok(),
-            Ok((_, true)) | Err(_) => None,
-        };
-        if let Some(host) = own_host {
-            let target = client.uri.path_and_query().cloned();
-            client.uri = target.map(Uri::from).unwrap_or_default();
-            client.headers.insert(HOST, host);
+        // The key of the request was built, so its host is valid.
+        let Ok((host, is_keyed)) = self.hosts.host(client) else { return };
+        let Ok(host) = HeaderValue::try_from(host.to_ascii_lowercase()) else { return };
+        let target = client.uri.path_and_query().cloned();
+        client.uri = target.map(Uri::from).unwrap_or_default();
+        client.headers.insert(HOST, host);
+        if !is_keyed {
             client.headers.remove(FORWARDED_HOST);
         }
     }
 }
 
-/// Returns the request target for an origin that sees the whole request otherwise, or `None` if the key has the whole query
-/// and the client's target can be used.
+/// Returns the request target for an origin that sees the whole request otherwise, or `None` if the client's own has the query
+/// of the key.
 pub(crate) fn narrowed_uri(route: &Route, client: &Parts) -> Option<Uri> {
-    if route.query == Query::All { None } else { keyed_uri(route, client, &KeyForm::Default) }
+    // The key of `/a?` is that of `/a`.
+    let is_keyed = route.query == Query::All && client.uri.query() != Some("");
+    if is_keyed { None } else { keyed_uri(route, client, &KeyForm::Default) }
 }
 
 fn keyed_uri(route: &Route, client: &Parts, form: &KeyForm) -> Option<Uri> {
