@@ -93,3 +93,44 @@ fn row_77_the_origin_gets_the_query_that_the_key_has() {
         assert!(site.origin.requests_for(&attack).is_empty(), "the key has no query");
     }
 }
+
+/// A page that is stale when it is sent. A response to HEAD makes it fresh, and says which query the origin got.
+fn updated_by_head(request: &Request) -> ScriptedResponse {
+    let query = request.target.split_once('?').map_or("none", |(_, query)| query);
+    let note = format!("x-query: {query}");
+    let lines = ["cache-control: max-age=60, must-revalidate", "etag: \"a\"", &note];
+    if request.method == "HEAD" {
+        ScriptedResponse::raw(format!("HTTP/1.1 200 OK\r\n{}\r\n\r\n", lines.join("\r\n")))
+    } else {
+        ScriptedResponse::page(&[&lines[..], &["age: 100"]].concat(), "the page")
+    }
+}
+
+#[test]
+fn row_78_a_head_with_an_unkeyed_query_changes_no_page() {
+    let site = Site::start(
+        "[routes]\n\"/none/**\" = { cache = \"origin\", query = false }\n\
+         \"/listed/**\" = { cache = \"origin\", query = [\"page\"] }\n",
+    );
+    for path in ["/none/row-78", "/listed/row-78"] {
+        site.origin.script(path, updated_by_head);
+        assert_eq!(site.get(path).header("x-query"), Some("none"));
+        let head = site.request("HEAD", &format!("{path}?x=evil"), "");
+        assert_eq!(head.header("x-query"), Some("none"));
+        assert_eq!((site.get(path).state(), site.get(path).header("x-query")), ("hit", Some("none")));
+        assert!(!site.origin.received("evil"), "{path}");
+    }
+}
+
+#[test]
+fn row_78_the_cache_status_of_a_head_is_not_stored() {
+    let site = Site::start("");
+    site.origin.script("/row-78", updated_by_head);
+    site.get("/row-78");
+    let head = site.request("HEAD", "/row-78", "");
+    assert_eq!(head.header("cache-status").map(|status| status.contains("detail=head")), Some(true));
+    let page = site.get("/row-78");
+    assert_eq!(page.state(), "hit", "it was updated");
+    let lines = page.headers.iter().filter(|(name, _)| name == "cache-status");
+    assert_eq!(lines.count(), 1, "{:?}", page.headers);
+}

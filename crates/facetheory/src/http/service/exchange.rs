@@ -69,6 +69,15 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         self.service.lock().clone()
     }
 
+    /// Returns the client's request with the query of the key, for a response that may change the stored one.
+    pub(super) fn keyed_request(&self) -> Request<B> {
+        let mut request = self.request();
+        if let Some(target) = &self.target {
+            request.uri_mut().clone_from(target);
+        }
+        request
+    }
+
     /// Returns the client's whole request.
     pub(super) fn request(&self) -> Request<B> {
         Request::from_parts(self.client.clone(), self.take_body())

@@ -7,6 +7,7 @@ use http::{HeaderMap, Response};
 use tabletheory::Timestamp;
 
 use super::exchange::Exchange;
+use super::pass_through::call;
 use super::select::Selected;
 use super::serve::bypass;
 use crate::engine::{CachedPage, boxed};
@@ -14,6 +15,7 @@ use crate::error::Result;
 use crate::http::body::IsrBody;
 use crate::http::fetch::Fetch;
 use crate::http::renderer::Renderer;
+use crate::http::respond;
 use crate::http::semantics::revalidation;
 use crate::pages::reason::RegenerateReason;
 use crate::pages::render::{Render, RenderContext, RenderError};
@@ -27,7 +29,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         selected: &Selected<'_>,
     ) -> std::result::Result<Response<IsrBody>, S::Error> {
         let (key, requested) = (&*selected.key, self.handler.now());
-        let response = self.pass_through(key, bypass(selected.forward_reason, "head")).await?;
+        let response = call(self.service(), self.keyed_request()).await?;
         let is_same =
             |page: &&Arc<CachedPage>| page.follows_origin() && page.status() == response.status().as_u16();
         if let Some(stored) = selected.found.as_ref().map(|(page, _)| page).filter(is_same)
@@ -36,7 +38,9 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             let page = key.redacted();
             tabletheory::warn_limited!(%error, %page, "the response to HEAD did not update the stored response");
         }
-        Ok(response)
+        // Only now, since the headers of this response must not be stored.
+        let status = bypass(selected.forward_reason, "head");
+        Ok(self.expose(respond::pass_through(response, status, &self.request_id), key))
     }
 
     /// Updates the stored response if the response to HEAD is about it, and invalidates it otherwise.

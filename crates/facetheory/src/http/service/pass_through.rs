@@ -68,12 +68,19 @@ impl CacheHandler {
 /// Forwards a request to the inner service.
 pub(super) async fn forward<S: Renderer<B>, B>(
     service: S,
-    mut request: Request<B>,
+    request: Request<B>,
     status: CacheStatus<'_>,
     request_id: &HeaderValue,
 ) -> Result<Response<IsrBody>, S::Error> {
+    Ok(respond::pass_through(call(service, request).await?, status, request_id))
+}
+
+/// Calls the inner service for a client, and returns its response without headers of the cache.
+pub(super) async fn call<S: Renderer<B>, B>(
+    service: S,
+    mut request: Request<B>,
+) -> Result<Response<IsrBody>, S::Error> {
     request.extensions_mut().insert(RequestOrigin::Client);
     let response = service.oneshot(request).await?;
-    let response = response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync()));
-    Ok(respond::pass_through(response, status, request_id))
+    Ok(response.map(|body| IsrBody::passed(body.map_err(Into::into).boxed_unsync())))
 }

@@ -197,7 +197,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
     }
 
     /// Puts the key of a page into the extensions of its response, if the layer is set to do so.
-    fn expose(&self, mut response: Response<IsrBody>, page: &PageKey) -> Response<IsrBody> {
+    pub(super) fn expose(&self, mut response: Response<IsrBody>, page: &PageKey) -> Response<IsrBody> {
         if self.handler.expose_page_key {
             response.extensions_mut().insert(page.clone());
         }
