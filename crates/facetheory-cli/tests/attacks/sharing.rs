@@ -134,3 +134,36 @@ fn row_78_the_cache_status_of_a_head_is_not_stored() {
     let lines = page.headers.iter().filter(|(name, _)| name == "cache-status");
     assert_eq!(lines.count(), 1, "{:?}", page.headers);
 }
+
+#[test]
+fn row_79_errors_that_a_request_may_have_provoked_are_not_stored() {
+    let site = Site::start("[routes]\n\"/rule/**\" = { isr = \"60s\" }\n");
+    let statuses = [400, 408, 411, 412, 413, 414, 415, 416, 417, 421, 429, 431];
+    for status in statuses {
+        for path in [format!("/row-79-{status}"), format!("/rule/row-79-{status}")] {
+            site.origin.script(&path, move |request| {
+                match request.has("x-provoke") || request.has("range") {
+                    true => {
+                        let lines = ["cache-control: public, max-age=600, s-maxage=600"];
+                        ScriptedResponse::with(&format!("{status} Refused"), &lines, "refused")
+                    }
+                    false => ScriptedResponse::page(&["cache-control: max-age=60"], "the page"),
+                }
+            });
+            let provoked = site.get_with(&path, "X-Provoke: 1\r\nRange: bytes=900-\r\n");
+            assert!([status, 200, 416].contains(&provoked.status), "{}", provoked.status);
+            assert_eq!(
+                (site.get(&path).status, site.get(&path).text().as_str()),
+                (200, "the page"),
+                "{path}"
+            );
+            // Also if every request gets one.
+            let always = format!("{path}-always");
+            let lines = ["cache-control: public, max-age=600, s-maxage=600"];
+            let refused = ScriptedResponse::with(&format!("{status} Refused"), &lines, "refused");
+            site.origin.respond(&always, refused);
+            site.get(&always);
+            assert!(!is_stored(&site, &always), "{always}");
+        }
+    }
+}

@@ -25,7 +25,6 @@ fn rfc9111_3_final_responses_with_a_lifetime_are_cached(site: &Site) {
         "303 See Other",
         "307 Temporary",
         "308 Permanent",
-        "400 Bad Request",
         "404 Not Found",
         "410 Gone",
     ] {

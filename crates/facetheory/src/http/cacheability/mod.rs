@@ -192,6 +192,7 @@ impl Received<'_> {
         decline_if(status.is_informational(), UncacheableReason::Informational)?;
         decline_if(status == StatusCode::PARTIAL_CONTENT, UncacheableReason::Partial)?;
         decline_if(status == StatusCode::NOT_MODIFIED, UncacheableReason::NotModified)?;
+        decline_if(is_about_request(status), UncacheableReason::Status(status))?;
         let is_understood = status.canonical_reason().is_some();
         decline_if(
             control.has(Directive::MustUnderstand) && !is_understood,
@@ -260,6 +261,12 @@ impl Received<'_> {
 
 fn decline_if(condition: bool, reason: UncacheableReason) -> Result<(), UncacheableReason> {
     if condition { Err(reason) } else { Ok(()) }
+}
+
+/// Whether a status is about one request, for example about a header that the key does not contain, so that one client could
+/// make all others get it.
+fn is_about_request(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 400 | 408 | 411..=417 | 421 | 429 | 431)
 }
 
 /// Whether the body goes on for as long as the client listens.
