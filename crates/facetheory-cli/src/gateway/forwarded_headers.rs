@@ -1,7 +1,7 @@
 //! The headers of requests that are forwarded to the origin: which are removed, which the gateway writes, and which are
 //! trusted if a proxy in front of the gateway sent them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use facetheory::{is_valid_host, remove_hop_by_hop_headers};
 use http::header::{
@@ -67,6 +67,11 @@ const NOT_FROM_CLIENTS: [&str; 41] = [
     "x-url-scheme",
 ];
 
+/// The client of a render, in `X-Forwarded-For` and `Forwarded`: an address for documentation (RFC 5737), which nobody has.
+/// A page is for everyone, so the origin does not get the address of the client that caused its render. Without any address, an
+/// origin may take the request for a local one, and show internal pages.
+const CLIENT_OF_RENDERS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -104,7 +109,7 @@ pub(crate) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
 /// Turns the headers of a client's request into those that the origin gets.
 ///
 /// Hop-by-hop headers are removed first, so that a client cannot declare a header of the gateway as one. A render is not
-/// for one client: the origin gets its host and scheme only.
+/// for one client: the origin gets its host and scheme, and [`CLIENT_OF_RENDERS`].
 pub(crate) fn prepare(
     headers: &mut HeaderMap,
     client: Option<&Client>,
@@ -137,16 +142,14 @@ pub(crate) fn prepare(
     if let Ok(scheme) = HeaderValue::from_str(scheme.as_str()) {
         headers.insert(X_FORWARDED_PROTO, scheme);
     }
-    let address = client.map(|client| client.address.ip().to_canonical());
-    let text = address.map(|address| address.to_string());
-    if let Some(element) = forwarded(headers, address.zip(text.as_deref()), scheme) {
+    let address = client.map_or(CLIENT_OF_RENDERS, |client| client.address.ip().to_canonical());
+    let text = address.to_string();
+    if let Some(element) = forwarded(headers, address, &text, scheme) {
         headers.insert(FORWARDED, element);
     }
-    if let Some(text) = text {
-        forwarded_for.push(text);
-        if let Ok(line) = HeaderValue::try_from(forwarded_for.join(", ")) {
-            headers.insert(X_FORWARDED_FOR, line);
-        }
+    forwarded_for.push(text);
+    if let Ok(line) = HeaderValue::try_from(forwarded_for.join(", ")) {
+        headers.insert(X_FORWARDED_FOR, line);
     }
     headers.append(VIA, HeaderValue::from_static("1.1 facetheory"));
 }
@@ -160,14 +163,10 @@ pub(crate) fn varies_by_address(response: &HeaderMap) -> bool {
 }
 
 /// The `Forwarded` header (RFC 7239): the client with its address as text, the host and the scheme.
-fn forwarded(headers: &HeaderMap, client: Option<(IpAddr, &str)>, scheme: &Scheme) -> Option<HeaderValue> {
+fn forwarded(headers: &HeaderMap, client: IpAddr, address: &str, scheme: &Scheme) -> Option<HeaderValue> {
     let host = headers.get(X_FORWARDED_HOST)?.to_str().ok().filter(|host| is_valid_host(host))?;
-    let client = match client {
-        Some((IpAddr::V4(_), address)) => ["for=", address, ";"],
-        Some((IpAddr::V6(_), address)) => ["for=\"[", address, "]\";"],
-        None => [""; 3],
-    };
-    let element = [&client.concat(), "host=\"", host, "\";proto=", scheme.as_str()].concat();
+    let [before, after] = if client.is_ipv4() { ["for=", ";"] } else { ["for=\"[", "]\";"] };
+    let element = [before, address, after, "host=\"", host, "\";proto=", scheme.as_str()].concat();
     HeaderValue::try_from(element).ok()
 }
 
@@ -397,10 +396,8 @@ mod tests {
     }
 
     #[test]
-    fn a_render_has_no_client_address() {
-        let mut expected = WRITTEN.to_vec();
-        expected[0] = "forwarded: host=\"a\";proto=http";
-        expected.retain(|line| !line.starts_with("x-forwarded-for"));
+    fn a_render_has_the_address_of_no_client() {
+        let expected = WRITTEN.map(|line| line.replace("1.2.3.4", "192.0.2.1"));
         assert_eq!(prepared(&[("host", "a")], None, &trusting("0.0.0.0/0")), expected);
     }
 

@@ -167,3 +167,22 @@ fn row_79_errors_that_a_request_may_have_provoked_are_not_stored() {
         }
     }
 }
+
+#[test]
+fn row_80_a_render_is_not_taken_for_a_local_request() {
+    let site = Site::start("[routes]\n\"/rule/**\" = { isr = \"60s\" }\n");
+    site.origin.script("/rule/row-80", |request| {
+        let is_local = |address: &str| address.starts_with("127.") || address.starts_with("for=127.");
+        let addresses = ["x-forwarded-for", "forwarded"].map(|name| request.header(name));
+        match addresses.iter().all(|address| address.is_some_and(|address| !is_local(address))) {
+            true => ScriptedResponse::page(&[], "the page"),
+            false => ScriptedResponse::page(&[], "internal notes"),
+        }
+    });
+    for _ in 0..2 {
+        assert_eq!(site.get("/rule/row-80").text(), "the page");
+    }
+    let render = site.origin.requests_for("/rule/row-80").remove(0);
+    assert_eq!(render.header("x-forwarded-for"), Some("192.0.2.1"));
+    assert_eq!(render.header("forwarded"), Some("for=192.0.2.1;host=\"www.example.com\";proto=http"));
+}

@@ -128,15 +128,15 @@ impl OriginConnection {
         if only("x-forwarded-proto").is_none_or(|scheme| scheme != b"http") {
             violate("X-Forwarded-Proto is wrong");
         }
-        if request.values("x-forwarded-for").any(|address| address != b"127.0.0.1") {
+        // The client, or the address that renders have.
+        let address = only("x-forwarded-for").unwrap_or_default();
+        if ![&b"127.0.0.1"[..], b"192.0.2.1"].contains(&&*address) {
             violate("X-Forwarded-For is wrong");
         }
-        // `Forwarded` must agree with the X-Forwarded headers, with the address if there is one.
-        let printed = format!("host=\"{}\";proto=http", request.host);
-        let is_ours = |value: &[u8]| {
-            let value = String::from_utf8_lossy(value);
-            value.strip_prefix("for=127.0.0.1;").unwrap_or(&value).eq_ignore_ascii_case(&printed)
-        };
+        // `Forwarded` must agree with the X-Forwarded headers.
+        let address = String::from_utf8_lossy(&address);
+        let printed = format!("for={address};host=\"{}\";proto=http", request.host);
+        let is_ours = |value: &[u8]| String::from_utf8_lossy(value).eq_ignore_ascii_case(&printed);
         if only("forwarded").is_none_or(|value| !is_ours(&value))
             || request.trailers.iter().any(|(name, _)| name == "forwarded")
         {
