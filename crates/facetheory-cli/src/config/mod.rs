@@ -62,7 +62,7 @@ pub(crate) struct Config {
     pub(crate) site: Option<String>,
     /// Headers that name a tenant, besides the standard ones and those of rules.
     pub(crate) tenant_headers: Vec<String>,
-    /// Proxies whose `Forwarded` and `X-Forwarded-*` headers are trusted.
+    /// Proxies whose `X-Forwarded-*` headers, and headers about users and tenants, are trusted.
     pub(crate) trusted_proxies: Vec<Network>,
     #[serde(flatten)]
     pub(crate) log: Log,
@@ -214,7 +214,7 @@ impl Config {
     /// Returns what is valid, but most likely not intended, by line.
     pub(crate) fn warnings(&self) -> Vec<Diagnostic> {
         let mut warnings = self.warnings.clone();
-        warnings.extend(self.rules.warnings());
+        warnings.extend(self.rules.warnings(!self.trusted_proxies.is_empty()));
         warnings.sort();
         warnings
     }

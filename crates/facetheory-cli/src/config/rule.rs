@@ -37,6 +37,8 @@ pub(crate) struct Rule {
     query: Query,
     headers: Vec<String>,
     cookies: Vec<String>,
+    /// `None` forwards all.
+    forward_headers: Option<Vec<String>>,
     tags: Vec<String>,
     tenant: Option<TenantFrom>,
 }
@@ -63,6 +65,7 @@ impl Default for Rule {
             query: Query::default(),
             headers: Vec::new(),
             cookies: Vec::new(),
+            forward_headers: None,
             tags: Vec::new(),
             tenant: None,
         }
@@ -92,6 +95,7 @@ impl Rule {
         section.set("query", &mut self.query, query);
         section.set("headers", &mut self.headers, strings);
         section.set("cookies", &mut self.cookies, strings);
+        section.set("forward_headers", &mut self.forward_headers, forward_headers);
         if let Some(versions) = section.read("versions", versions) {
             policy.versions = (versions > 0).then_some(versions);
             policy.history = if versions == 0 { History::Latest } else { History::Versions };
@@ -110,6 +114,11 @@ impl Rule {
                 source.report(section.position(key), message);
             }
         }
+        if interval.flatten().is_some() && section.has("forward_headers") {
+            let message = "`isr` and `forward_headers` exclude each other: only headers that are part of the cache key reach the \
+                           origin; list them in `headers`";
+            source.report(section.position("forward_headers"), message);
+        }
         section.finish();
     }
 
@@ -126,7 +135,13 @@ impl Rule {
                 let route = Route::new(pattern, *policy).fixed_interval();
                 route.headers(&self.headers).cookies(self.cookies.iter().cloned())
             }
-            None => Route::follow_origin(pattern).retention(self.retention()),
+            None => {
+                let route = Route::follow_origin(pattern).retention(self.retention());
+                match &self.forward_headers {
+                    Some(names) => route.forward_headers(names),
+                    None => route,
+                }
+            }
         };
         if self.policy().is_some() && self.ignore_origin_cache_control {
             route = route.overriding();
@@ -156,7 +171,13 @@ impl Serialize for Rule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match self.policy() {
-            None => map.serialize_entry("cache", "origin")?,
+            None => {
+                map.serialize_entry("cache", "origin")?;
+                match &self.forward_headers {
+                    Some(names) => map.serialize_entry("forward_headers", names)?,
+                    None => map.serialize_entry("forward_headers", &true)?,
+                }
+            }
             Some(policy) => {
                 let swr = match policy.mode {
                     Mode::Blocking => Some(Duration::ZERO),
@@ -307,6 +328,17 @@ fn query(value: &DeValue<'_>) -> Result<Query, String> {
         other => Err(format!(
             "{} is not allowed; list the parameters that are part of the cache key, such as [\"page\"], or write `true` \
              for the whole query or `false` for none of it",
+            describe(other)
+        )),
+    }
+}
+
+fn forward_headers(value: &DeValue<'_>) -> Result<Option<Vec<String>>, String> {
+    match value {
+        DeValue::Boolean(true) => Ok(None),
+        DeValue::Array(_) => strings(value).map(Some),
+        other => Err(format!(
+            "{} is not allowed; list the headers that reach the origin, or write `true` for all of them",
             describe(other)
         )),
     }

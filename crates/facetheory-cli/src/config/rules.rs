@@ -106,13 +106,24 @@ impl Rules {
     }
 
     /// Returns what is valid, but most likely not intended.
-    pub(crate) fn warnings(&self) -> Vec<Diagnostic> {
-        let warning = |(resolved, written): (&Resolved, &WrittenRule)| {
-            let policy = resolved.rule.as_ref()?.policy()?;
-            let message = format!("`{}`: {}", shortened(written.pattern.as_str()), lease_warning(policy)?);
-            Some(Diagnostic { line: written.line, message })
+    pub(crate) fn warnings(&self, has_trusted_proxies: bool) -> Vec<Diagnostic> {
+        let warnings = |(resolved, written): (&Resolved, &WrittenRule)| {
+            let rule = resolved.rule.as_ref();
+            let of_tenant = rule.and_then(Rule::tenant_header).filter(|_| !has_trusted_proxies);
+            let messages = [
+                rule.and_then(|rule| lease_warning(rule.policy()?)),
+                of_tenant.map(|header| {
+                    format!(
+                        "its tenant is in the header {header}, which only `trusted_proxies` may set, and none is listed: every \
+                         request is rejected; list the addresses of the proxies in front of the gateway"
+                    )
+                }),
+            ];
+            let (line, pattern) = (written.line, shortened(written.pattern.as_str()).to_owned());
+            let diagnostic = move |message| Diagnostic { line, message: format!("`{pattern}`: {message}") };
+            messages.into_iter().flatten().map(diagnostic).collect::<Vec<_>>()
         };
-        self.resolved.iter().zip(&self.written).filter_map(warning).collect()
+        self.resolved.iter().zip(&self.written).flat_map(warnings).collect()
     }
 
     /// Returns the rule of a route of [`Rules::routes`] by the pattern of the route.

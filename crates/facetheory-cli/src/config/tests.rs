@@ -194,7 +194,7 @@ connect = 5
 - line 7: `uri_bytes`: "1MB" is not allowed; write a size from 16 to 65534
 - line 9: `connect`: 5 has no unit; did you mean "5s"? Units are ms, s, m, h and d
 - line 11: `blocking` and `stale_while_revalidate` contradict each other; remove one of them
-- line 11: unknown key `revalidate`; did you mean `isr`? keys of a rule: isr, cache, ignore_origin_cache_control, stale_while_revalidate, blocking, stale_if_error, negative_ttl, tags, query, headers, cookies, versions, retention, lease, render_timeout, wait_timeout, early_refresh, tenant
+- line 11: unknown key `revalidate`; did you mean `isr`? keys of a rule: isr, cache, ignore_origin_cache_control, stale_while_revalidate, blocking, stale_if_error, negative_ttl, tags, query, headers, cookies, forward_headers, versions, retention, lease, render_timeout, wait_timeout, early_refresh, tenant
 - line 12: `blog/**`: a pattern must begin with `/`
 - line 12: `isr`: 60 has no unit; did you mean "60s"? Units are ms, s, m, h and d
 - line 13: `/x/**/y`: nothing may follow `**`; for one segment, write `*`

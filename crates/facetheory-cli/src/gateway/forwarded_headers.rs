@@ -12,60 +12,13 @@ use http::request::Parts;
 use http::uri::Scheme;
 
 use super::client::Client;
+use super::header_trust::{AcceptedFrom, accepted_from, is_of_proxies};
 use crate::config::Network;
 
 /// The name of the gateway in `Via`.
 const PSEUDONYM: &str = "facetheory";
 /// The number of gateways that a request may pass. A few in a row are legitimate; this many are a loop.
 const MAX_GATEWAYS: usize = 8;
-
-/// Headers that clients may not send to the origin, because some origins trust them from any sender: addresses, hosts
-/// and schemes of proxies, other targets, other methods, and internal headers of frameworks. Sorted, for
-/// [`is_not_from_clients`].
-const NOT_FROM_CLIENTS: [&str; 41] = [
-    "cf-connecting-ip",
-    "client-ip",
-    "fastly-client-ip",
-    // CGI programs get it as HTTP_PROXY, the proxy for their own requests (CVE-2016-5385).
-    "proxy",
-    "proxy-client-ip",
-    "true-client-ip",
-    "wl-proxy-client-ip",
-    "x-amz-website-redirect-location",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-facetheory-tenant",
-    "x-forwarded",
-    "x-forwarded-by",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-path",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-scheme",
-    "x-forwarded-server",
-    "x-forwarded-ssl",
-    "x-forwarded-uri",
-    "x-host",
-    "x-http-method",
-    "x-http-method-override",
-    "x-invoke-path",
-    "x-invoke-query",
-    "x-invoke-status",
-    "x-method-override",
-    "x-middleware-subrequest",
-    "x-now-route-matches",
-    "x-original-forwarded-for",
-    "x-original-host",
-    "x-original-uri",
-    "x-original-url",
-    "x-real-ip",
-    "x-rewrite-uri",
-    "x-rewrite-url",
-    "x-tenant-id",
-    "x-url-scheme",
-];
 
 /// The client of a render, in `X-Forwarded-For` and `Forwarded`: an address for documentation (RFC 5737), which nobody has.
 /// A page is for everyone, so the origin does not get the address of the client that caused its render. Without any address, an
@@ -128,12 +81,15 @@ pub(crate) fn prepare(
         forwarded_for.extend(lines.map(str::to_owned));
         host = headers.get(X_FORWARDED_HOST).cloned();
     }
+    // A render has those headers of its client that are part of the key, which were checked when they arrived.
+    let may_be_of_proxy = is_trusted || client.is_none();
     remove_if(headers, |name| {
-        let is_untrusted =
-            is_not_from_clients(name) || trusted_proxies.untrusted_tenant_headers.contains(name);
-        name == FORWARDED
-            || has_underscore(name)
-            || (is_untrusted && !trusted_proxies.tenant_headers.contains(name))
+        let is_accepted = match trusted_proxies.accepted_from(name) {
+            AcceptedFrom::Anyone => true,
+            AcceptedFrom::TrustedProxies => may_be_of_proxy,
+            AcceptedFrom::Nobody => false,
+        };
+        !is_accepted || has_underscore(name)
     });
     join_cookies(headers);
     if let Some(host) = host.or_else(|| headers.get(HOST).cloned()) {
@@ -174,7 +130,8 @@ fn forwarded(headers: &HeaderMap, client: IpAddr, address: &str, scheme: &Scheme
 pub(crate) fn trailers(mut trailers: HeaderMap) -> HeaderMap {
     remove_hop_by_hop_headers(&mut trailers);
     remove_if(&mut trailers, |name| {
-        is_not_from_clients(name) || has_underscore(name) || [FORWARDED, HOST, COOKIE, VIA].contains(name)
+        let is_of_anyone = accepted_from(name) == AcceptedFrom::Anyone;
+        !is_of_anyone || has_underscore(name) || [HOST, COOKIE, VIA].contains(name)
     });
     trailers
 }
@@ -201,10 +158,6 @@ fn has_underscore(name: &HeaderName) -> bool {
     name.as_str().contains('_')
 }
 
-fn is_not_from_clients(name: &HeaderName) -> bool {
-    NOT_FROM_CLIENTS.binary_search(&name.as_str()).is_ok()
-}
-
 /// Removes the headers that the condition selects. A request has fewer headers than there are names that may not be in it.
 fn remove_if(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
     let names: Vec<HeaderName> = headers.keys().filter(|name| is_removed(name)).cloned().collect();
@@ -218,7 +171,7 @@ fn remove_if(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) 
 pub(crate) struct TrustedProxies {
     /// Addresses of proxies whose `X-Forwarded-*` headers count.
     pub(crate) networks: Vec<Network>,
-    /// Headers by which routes select a tenant. A proxy in front must set or remove them.
+    /// Headers by which routes select a tenant. Only trusted proxies may set them.
     pub(crate) tenant_headers: Vec<HeaderName>,
     /// Other headers that name a tenant. They never reach the origin.
     pub(crate) untrusted_tenant_headers: Vec<HeaderName>,
@@ -229,11 +182,33 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.contains(address))
     }
 
-    /// Sets the host and scheme by which the page is selected. `X-Forwarded-Host` is removed unless a trusted proxy sent
-    /// it. The cache layer reads the scheme from the extensions.
+    /// Returns from whom a header is accepted.
+    fn accepted_from(&self, name: &HeaderName) -> AcceptedFrom {
+        if self.tenant_headers.contains(name) {
+            AcceptedFrom::TrustedProxies
+        } else if self.untrusted_tenant_headers.contains(name) {
+            AcceptedFrom::Nobody
+        } else {
+            accepted_from(name)
+        }
+    }
+
+    /// Sets the host and scheme by which the page is selected, and removes the headers that count only if a trusted proxy sent
+    /// them: they must not select a page either. The cache layer reads the scheme from the extensions.
     pub(crate) fn apply(&self, client: &Client, request: &mut Parts) {
         if !self.contains(client.address.ip()) {
             request.headers.remove(X_FORWARDED_HOST);
+            remove_if(&mut request.headers, |name| {
+                let names_tenant =
+                    |name| self.tenant_headers.contains(name) || self.untrusted_tenant_headers.contains(name);
+                is_of_proxies(name) && !names_tenant(name)
+            });
+            for name in &self.tenant_headers {
+                if request.headers.contains_key(name) {
+                    // No tenant has an empty name, so the request is rejected, on routes with and without tenants.
+                    request.headers.insert(name, HeaderValue::from_static(""));
+                }
+            }
         }
         if self.scheme(client, &request.headers) == Scheme::HTTPS {
             request.extensions.insert(Scheme::HTTPS);
@@ -314,11 +289,6 @@ mod tests {
         "x-forwarded-host: a",
         "x-forwarded-proto: http",
     ];
-
-    #[test]
-    fn every_header_that_clients_may_not_send_is_found() {
-        assert!(NOT_FROM_CLIENTS.is_sorted());
-    }
 
     #[test]
     fn the_client_is_the_last_address_that_is_not_of_a_trusted_proxy() {
@@ -402,28 +372,46 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_header_of_a_route_reaches_the_origin() {
-        let trusted = TrustedProxies {
-            tenant_headers: vec![HeaderName::from_static("x-tenant-id")],
-            ..TrustedProxies::default()
+    fn a_tenant_header_of_a_route_is_accepted_from_trusted_proxies_and_reaches_a_render() {
+        let shop = vec![HeaderName::from_static("x-shop")];
+        let of_route = TrustedProxies {
+            tenant_headers: shop.clone(),
+            untrusted_tenant_headers: shop.clone(),
+            ..trusting("10.0.0.0/8")
         };
-        let prepared = prepared(&[("x-tenant-id", "acme")], Some(&client("1.2.3.4:5")), &trusted);
-        assert!(prepared.contains(&"x-tenant-id: acme".to_owned()), "{prepared:?}");
+        let of_no_route = TrustedProxies { untrusted_tenant_headers: shop, ..trusting("10.0.0.0/8") };
+        let (proxy, other) = (client("10.1.2.3:5"), client("1.2.3.4:5"));
+        for (client, trusted, expected) in [
+            (Some(&proxy), &of_route, true),
+            (None, &of_route, true),
+            (Some(&other), &of_route, false),
+            (Some(&proxy), &of_no_route, false),
+            (None, &of_no_route, false),
+        ] {
+            let prepared = prepared(&[("x-shop", "acme")], client, trusted);
+            assert_eq!(prepared.contains(&"x-shop: acme".to_owned()), expected, "{prepared:?}");
+        }
     }
 
     #[test]
-    fn an_untrusted_tenant_header_is_removed() {
-        let untrusted = vec![HeaderName::from_static("x-shop")];
-        let trusted =
-            TrustedProxies { untrusted_tenant_headers: untrusted.clone(), ..TrustedProxies::default() };
-        let lines = [("x-shop", "acme")];
-        assert!(!prepared(&lines, Some(&client("1.2.3.4:5")), &trusted).contains(&"x-shop: acme".to_owned()));
+    fn headers_of_untrusted_clients_that_only_proxies_may_set_select_no_page() {
         let trusted = TrustedProxies {
-            tenant_headers: untrusted.clone(),
-            untrusted_tenant_headers: untrusted,
-            ..TrustedProxies::default()
+            tenant_headers: vec![HeaderName::from_static("x-shop")],
+            ..trusting("10.0.0.0/8")
         };
-        assert!(prepared(&lines, Some(&client("1.2.3.4:5")), &trusted).contains(&"x-shop: acme".to_owned()));
+        let lines =
+            [("x-shop", "acme"), ("remote-user", "alice"), ("x-forwarded-host", "a"), ("accept", "b")];
+        let left = |peer: &str| {
+            let mut request = http::Request::new(()).into_parts().0;
+            request.headers = headers(&lines);
+            trusted.apply(&client(peer), &mut request);
+            lines.map(|(name, _)| {
+                request.headers.get(name).map(|value| value.to_str().expect("text").to_owned())
+            })
+        };
+        let some = |value: &str| Some(value.to_owned());
+        assert_eq!(left("10.1.2.3:5"), [some("acme"), some("alice"), some("a"), some("b")]);
+        assert_eq!(left("1.2.3.4:5"), [some(""), None, None, some("b")]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod connection_queue;
 mod connection_service;
 mod failure;
 mod forwarded_headers;
+mod header_trust;
 mod health;
 mod http2_checks;
 mod informational;

@@ -15,6 +15,11 @@ pub(crate) const PAGES: &str = r#"
 "/org/**" = { isr = "60s", tenant = { header = "x-tenant-id" } }
 "#;
 
+/// The same pages, for clients whose `X-Forwarded-*` and tenant headers are trusted.
+pub(crate) fn behind_proxy() -> String {
+    format!("trusted_proxies = [\"127.0.0.1\"]\n{PAGES}")
+}
+
 /// Fails unless the response to these bytes has one of these statuses, nothing reaches the origin, and nothing is
 /// cached for the path.
 pub(crate) fn assert_rejected(site: &Site, path: &str, bytes: impl AsRef<[u8]>, statuses: &[u16]) {

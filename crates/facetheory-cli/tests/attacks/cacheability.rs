@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::assertions::{PAGES, assert_not_cached, cache_page};
+use crate::assertions::{PAGES, assert_not_cached, behind_proxy, cache_page};
 use crate::support::client::{Connection, Response};
 use crate::support::origin::{Request, ScriptedResponse};
 use crate::support::site::Site;
@@ -176,7 +176,7 @@ fn row_58_a_tenant_header_is_rejected_on_a_route_without_tenants() {
 
 #[test]
 fn row_58_a_trusted_header_with_two_tenants_is_rejected() {
-    let site = Site::start(PAGES);
+    let site = Site::start(&behind_proxy());
     for lines in ["X-Tenant-Id: a\r\nX-Tenant-Id: b\r\n", "X-Tenant-Id: a, b\r\nX-Tenant-Id: a\r\n", ""] {
         assert_eq!(site.get_with("/org/row-58", lines).status, 400, "{lines}");
     }

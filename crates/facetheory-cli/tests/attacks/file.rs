@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::assertions::{PAGES, cache_page};
+use crate::assertions::{PAGES, behind_proxy, cache_page};
 use crate::support::gateway::{Gateway, StartError, data};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::{Site, with_long_timeouts};
@@ -32,7 +32,7 @@ const TARGETS: [&str; 10] = [
 
 #[test]
 fn row_69_file_names_are_hashes_whatever_the_key() {
-    let site = Site::start(PAGES);
+    let site = Site::start(&behind_proxy());
     for target in TARGETS {
         assert!([200, 400].contains(&site.get(target).status), "{target}");
     }

@@ -1,6 +1,6 @@
 //! Paths, queries and cache keys: which requests share a page.
 
-use crate::assertions::{PAGES, assert_rejected, cache_page};
+use crate::assertions::{PAGES, assert_rejected, behind_proxy, cache_page};
 use crate::support::origin::ScriptedResponse;
 use crate::support::site::{Site, request};
 use crate::support::table::rows;
@@ -202,7 +202,7 @@ fn row_40_the_body_of_a_get_is_never_forwarded() {
 
 #[test]
 fn row_41_delimiters_cannot_address_another_row() {
-    let site = Site::start(PAGES);
+    let site = Site::start(&behind_proxy());
     for tenant in ["a#CACHE#b", "a#", "#", "TENANT#a", "a\u{e9}#", ""] {
         let path = "/org/row-41";
         let before = site.origin.byte_count();

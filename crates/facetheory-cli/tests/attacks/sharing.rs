@@ -186,3 +186,110 @@ fn row_80_a_render_is_not_taken_for_a_local_request() {
     assert_eq!(render.header("x-forwarded-for"), Some("192.0.2.1"));
     assert_eq!(render.header("forwarded"), Some("for=192.0.2.1;host=\"www.example.com\";proto=http"));
 }
+
+/// Headers that say who the user is, or where the site is mounted.
+const OF_PROXIES: [&str; 14] = [
+    "X-Forwarded-User",
+    "X-Forwarded-Email",
+    "X-Forwarded-Groups",
+    "X-Forwarded-Access-Token",
+    "X-Forwarded-Client-Cert",
+    "X-Forwarded-Tls-Client-Cert",
+    "X-Forwarded-Prefix",
+    "X-Script-Name",
+    "X-Auth-Request-User",
+    "X-Authenticated-User",
+    "X-Remote-User",
+    "Remote-User",
+    "SSL-Client-S-DN",
+    "Cf-Access-Jwt-Assertion",
+];
+
+/// Headers that nobody may send to an origin.
+const OF_NOBODY: [&str; 18] = [
+    "X-Forwarded-Protocol",
+    "X-Forwarded-Ssl",
+    "X-Forwarded-Anything",
+    "Front-End-Https",
+    "X-HTTP-Host-Override",
+    "X-HTTP-Path-Override",
+    "X-Original-Method",
+    "X-Original-Anything",
+    "X-Rewrite-Path",
+    "X-Envoy-Original-Path",
+    "X-Envoy-Internal",
+    "X-Sendfile-Type",
+    "X-Accel-Mapping",
+    "X-Matched-Path",
+    "X-Middleware-Prefetch",
+    "X-Middleware-Anything",
+    "Path-Info",
+    "Script-Name",
+];
+
+/// The names of these headers that the origin gets for a page and for a passed-through path.
+fn reach_origin<'n>(site: &Site, names: &[&'n str]) -> Vec<&'n str> {
+    let lines: String = names.iter().map(|name| format!("{name}: evil\r\n")).collect();
+    let mut reached = Vec::new();
+    for path in ["/row-81", "/pass/row-81"] {
+        site.origin.respond(path, ScriptedResponse::page(&["cache-control: max-age=60"], "the page"));
+        assert_eq!(site.get_with(path, &lines).status, 200);
+        let request = site.origin.requests_for(path).pop().expect("a request reaches the origin");
+        reached.extend(names.iter().filter(|name| request.has(&name.to_ascii_lowercase())));
+    }
+    reached
+}
+
+#[test]
+fn row_81_headers_of_proxies_are_believed_only_from_trusted_proxies() {
+    let routes = "[routes]\n\"/pass/**\" = false\n";
+    let site = Site::start(routes);
+    assert_eq!(reach_origin(&site, &[&OF_PROXIES[..], &OF_NOBODY].concat()), [""; 0]);
+    assert!(!site.origin.received("evil"));
+    let own = Site::start(&format!("trusted_proxies = [\"127.0.0.1\"]\n{routes}"));
+    assert_eq!(reach_origin(&own, &OF_NOBODY), [""; 0], "proxies pass headers of their clients on");
+    let own = Site::start(&format!("trusted_proxies = [\"127.0.0.1\"]\n{routes}"));
+    assert_eq!(reach_origin(&own, &OF_PROXIES), [OF_PROXIES, OF_PROXIES].concat());
+}
+
+#[test]
+fn row_81_headers_of_proxies_select_pages_only_if_a_trusted_proxy_sent_them() {
+    const ROUTES: &str = "[routes]\n\"/users/**\" = { isr = \"60s\", headers = [\"x-forwarded-user\"] }\n\
+                          \"/org/**\" = { isr = \"60s\", tenant = { header = \"x-tenant-id\" } }\n";
+    let user = |request: &Request| {
+        ScriptedResponse::page(
+            &[],
+            &format!("for {}", request.header("x-forwarded-user").unwrap_or("nobody")),
+        )
+    };
+    let alice = |site: &Site| {
+        site.origin.script("/users/row-81", user);
+        site.get_with("/users/row-81", "X-Forwarded-User: alice\r\n").text()
+    };
+    let acme = |site: &Site| site.get_with("/org/row-81", "X-Tenant-Id: acme\r\n").status;
+    let site = Site::start(ROUTES);
+    assert_eq!((alice(&site).as_str(), acme(&site)), ("for nobody", 400));
+    assert!(!site.origin.received("acme") && !site.origin.received("alice"));
+    let behind_proxy = Site::start(&format!("trusted_proxies = [\"127.0.0.1\"]\n{ROUTES}"));
+    assert_eq!((alice(&behind_proxy).as_str(), acme(&behind_proxy)), ("for alice", 200));
+}
+
+#[test]
+fn row_82_a_route_may_list_the_headers_that_reach_its_origin() {
+    let site = Site::start(
+        "[routes]\n\"/**\" = { cache = \"origin\", forward_headers = [\"accept\", \"cookie\"] }\n",
+    );
+    let lines = "X-New-Override: /evil\r\nAccept: text/html\r\nCookie: a=1\r\nUser-Agent: evil\r\nRange: bytes=0-1\r\n";
+    for (path, control) in [("/row-82", "max-age=60"), ("/row-82-private", "private, no-store")] {
+        site.origin
+            .respond(path, ScriptedResponse::page(&[&format!("cache-control: {control}")], "the page"));
+        for _ in 0..2 {
+            site.get_with(path, lines);
+        }
+        for request in site.origin.requests_for(path) {
+            let seen = ["accept", "cookie", "host", "x-forwarded-for", "via"].map(|name| request.has(name));
+            assert_eq!(seen, [true; 5], "{:?}", request.headers);
+        }
+    }
+    assert!(!site.origin.received("evil"));
+}

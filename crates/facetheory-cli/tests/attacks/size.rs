@@ -1,6 +1,6 @@
 //! Sizes, ranges, conditions and hop-by-hop headers.
 
-use crate::assertions::{PAGES, assert_not_cached, assert_rejected_and_closed, cache_page};
+use crate::assertions::{PAGES, assert_not_cached, assert_rejected_and_closed, behind_proxy, cache_page};
 use crate::support::http2::{self, END_HEADERS, END_STREAM, Frame, HEADERS, Http2, Outcome};
 use crate::support::origin::{Request, ScriptedResponse};
 use crate::support::site::{HOST, Site};
@@ -235,7 +235,7 @@ fn forwarded(site: &Site, target: &str, lines: &str) -> Request {
 
 #[test]
 fn row_51_connection_cannot_remove_headers_that_the_gateway_adds() {
-    let site = Site::start(PAGES);
+    let site = Site::start(&behind_proxy());
     let lines = "Connection: X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, Via, X-Tenant-Id\r\n";
     let forwarded = forwarded(&site, "/pass/row-51", lines);
     for name in ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "via"] {

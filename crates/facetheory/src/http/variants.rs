@@ -10,12 +10,14 @@ use crate::http::semantics::vary;
 
 /// Headers that change the response of some frameworks without being named in `Vary`. A client that sends them must not choose
 /// the response of others.
-const ALWAYS_SELECTING: [HeaderName; 4] = [
+const ALWAYS_SELECTING: [HeaderName; 6] = [
     HeaderName::from_static("rsc"),
     HeaderName::from_static("x-nextjs-data"),
     HeaderName::from_static("x-original-uri"),
-    // An origin may trust it as the host of the request.
+    // An origin may trust them as the host and the path of the site, and write them into links.
     FORWARDED_HOST,
+    HeaderName::from_static("x-forwarded-prefix"),
+    HeaderName::from_static("x-script-name"),
 ];
 
 /// Returns the request headers that a response varies on, sorted, or `None` for `Vary: *`.

@@ -1,6 +1,6 @@
 //! The part of a client's request that the origin sees.
 
-use http::header::{COOKIE, HOST, HeaderValue};
+use http::header::{COOKIE, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Uri};
@@ -55,8 +55,11 @@ impl Routes {
     ///
     /// The host is the one of the key, in lower case, or the site's own where the key has none: one client must not choose
     /// what others get.
-    pub(crate) fn make_forwardable(&self, client: &mut Parts) {
+    pub(crate) fn make_forwardable(&self, route: &Route, client: &mut Parts) {
         remove_named_hops(&mut client.headers);
+        let dropped: Vec<HeaderName> =
+            client.headers.keys().filter(|name| !route.forwards(name)).cloned().collect();
+        dropped.iter().for_each(|name| drop(client.headers.remove(name)));
         // The key of the request was built, so its host is valid.
         let Ok((host, is_keyed)) = self.hosts.host(client) else { return };
         let Ok(host) = HeaderValue::try_from(host.to_ascii_lowercase()) else { return };

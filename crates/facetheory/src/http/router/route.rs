@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::header::{self, HeaderName};
 
-use crate::http::headers::is_hop_by_hop;
+use crate::http::headers::{CONDITIONS, FORWARDED_HOST, is_hop_by_hop};
 use crate::http::router::pattern::Pattern;
 use crate::http::router::query::Query;
 use crate::http::router::tenant::TenantFrom;
@@ -41,6 +41,8 @@ pub struct Route {
     /// Sorted, each once.
     pub(crate) headers: Vec<HeaderName>,
     pub(crate) cookies: Vec<String>,
+    /// The headers that reach an origin that decides itself about caching; `None` for all.
+    pub(crate) forwarded: Option<Vec<HeaderName>>,
     pub(crate) tenant: Option<TenantFrom>,
     /// The header that names the tenant, where one does.
     pub(crate) tenant_header: Option<HeaderName>,
@@ -60,6 +62,15 @@ pub struct Route {
     /// Mistakes so far, reported by [`Routes::new`](crate::Routes::new).
     errors: Vec<String>,
 }
+
+/// Headers that select or limit the response whatever a route forwards. The gateway writes those of proxies itself.
+const ALWAYS_FORWARDED: [HeaderName; 5] = [
+    header::HOST,
+    header::RANGE,
+    header::IF_RANGE,
+    FORWARDED_HOST,
+    HeaderName::from_static("x-forwarded-for"),
+];
 
 /// The most headers, cookies, query parameters or tags of a route: they are checked for every request.
 const MAX_LISTED: usize = 32;
@@ -81,6 +92,7 @@ impl Route {
             query: Query::All,
             headers: Vec::new(),
             cookies: Vec::new(),
+            forwarded: None,
             tenant: None,
             tenant_header: None,
             tags: Arc::default(),
@@ -286,6 +298,37 @@ impl Route {
         }
         self.check_number(self.cookies.len(), "cookies");
         self
+    }
+
+    /// Sets which headers of clients reach the origin of a route that [follows it](Route::follow_origin); without it, all do.
+    /// `Host`, `Range` and conditions always do. On other routes only headers that distinguish pages reach the origin.
+    ///
+    /// ```
+    /// use facetheory::Route;
+    ///
+    /// let assets = Route::follow_origin("/assets/{*file}").forward_headers(["accept", "accept-encoding"]);
+    /// ```
+    pub fn forward_headers<S: AsRef<str>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        let mut forwarded = Vec::new();
+        for name in names {
+            let text = name.as_ref();
+            match HeaderName::from_bytes(text.as_bytes()) {
+                Ok(name) if !text.contains('_') && !is_hop_by_hop(&name) => forwarded.push(name),
+                _ => self.errors.push(format!("the header `{text}` cannot be forwarded")),
+            }
+        }
+        self.check_number(forwarded.len(), "headers to forward");
+        self.forwarded = Some(forwarded);
+        self
+    }
+
+    /// Whether a header of a client reaches an origin that decides itself about caching.
+    pub(crate) fn forwards(&self, name: &HeaderName) -> bool {
+        let Some(forwarded) = &self.forwarded else { return true };
+        forwarded.contains(name)
+            || ALWAYS_FORWARDED.contains(name)
+            || CONDITIONS.contains(name)
+            || self.tenant_header.as_ref() == Some(name)
     }
 
     /// Sets how the tenant is identified. Without it, requests that name a tenant are rejected.

@@ -53,7 +53,7 @@ impl CacheHandler {
         let mut target = None;
         if route.follow_origin {
             target = narrowed_uri(route, &client);
-            self.routes.make_forwardable(&mut client);
+            self.routes.make_forwardable(route, &mut client);
         }
         let (service, body) = (Mutex::new(service), Mutex::new(body));
         Arc::new(Exchange { handler: self.clone(), page, request_id, client, target, service, body })
