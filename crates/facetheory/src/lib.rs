@@ -31,9 +31,9 @@ pub mod testing;
 
 #[cfg(feature = "http")]
 pub use self::http::{
-    CacheHint, ClientAddress, Hit, IsrBody, IsrLayer, IsrService, Params, Preview, Query, QueuedRegeneration,
-    RegenerationQueue, Rejected, RequestOrigin, ResolvedRequest, Route, Routes, TenantFrom, is_valid_host,
-    remove_hop_by_hop_headers,
+    CacheHint, ClientAddress, Hit, IgnoreDirectives, IsrBody, IsrLayer, IsrService, Params, Preview, Query,
+    QueuedRegeneration, RegenerationQueue, Rejected, RequestOrigin, ResolvedRequest, Route, Routes,
+    TenantFrom, is_valid_host, remove_hop_by_hop_headers,
 };
 #[cfg(feature = "s3")]
 pub use bodies::lifecycle::UnsafeLifecycleRule;

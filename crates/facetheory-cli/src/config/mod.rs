@@ -64,6 +64,10 @@ pub(crate) struct Config {
     pub(crate) tenant_headers: Vec<String>,
     /// Proxies whose `X-Forwarded-*` headers, and headers about users and tenants, are trusted.
     pub(crate) trusted_proxies: Vec<Network>,
+    /// Whose directives about caching count.
+    pub(crate) client_cache_control: ClientCacheControl,
+    /// Addresses of clients whose directives count, besides trusted proxies.
+    pub(crate) cache_control_clients: Vec<Network>,
     #[serde(flatten)]
     pub(crate) log: Log,
     /// How paths without a rule are handled.
@@ -98,6 +102,19 @@ pub(crate) enum DefaultAction {
     Origin,
     /// They are passed through without caching.
     Pass,
+}
+
+/// Whose `Cache-Control` and `Pragma` in requests count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ClientCacheControl {
+    /// Nobody's.
+    Ignore,
+    /// Those of `trusted_proxies` and `cache_control_clients`.
+    #[default]
+    Trusted,
+    /// Everyone's.
+    Obey,
 }
 
 /// The log.
@@ -254,6 +271,8 @@ impl Config {
             site: top.read("site", |value| string(value).and_then(host)),
             tenant_headers: top.read("tenant_headers", tenant_headers).unwrap_or_default(),
             trusted_proxies: top.read("trusted_proxies", networks).unwrap_or_default(),
+            client_cache_control: top.read("client_cache_control", keyword).unwrap_or_default(),
+            cache_control_clients: top.read("cache_control_clients", networks).unwrap_or_default(),
             log: Log {
                 format: top.read("log", keyword),
                 sample: top.read("log_sample", |value| share(value).map(LogSample)).unwrap_or_default(),

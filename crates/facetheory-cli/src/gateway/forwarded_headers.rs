@@ -3,17 +3,17 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use facetheory::{is_valid_host, remove_hop_by_hop_headers};
+use facetheory::{IgnoreDirectives, is_valid_host, remove_hop_by_hop_headers};
 use http::header::{
-    CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS, TE, UPGRADE, VARY,
-    VIA,
+    CACHE_CONTROL, CONNECTION, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, MAX_FORWARDS,
+    PRAGMA, TE, UPGRADE, VARY, VIA,
 };
 use http::request::Parts;
 use http::uri::Scheme;
 
 use super::client::Client;
 use super::header_trust::{AcceptedFrom, accepted_from, is_of_proxies};
-use crate::config::Network;
+use crate::config::{ClientCacheControl, Network};
 
 /// The name of the gateway in `Via`.
 const PSEUDONYM: &str = "facetheory";
@@ -171,6 +171,10 @@ fn remove_if(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) 
 pub(crate) struct TrustedProxies {
     /// Addresses of proxies whose `X-Forwarded-*` headers count.
     pub(crate) networks: Vec<Network>,
+    /// Whose directives about caching count.
+    pub(crate) directives: ClientCacheControl,
+    /// Addresses of clients whose directives count, besides the proxies.
+    pub(crate) directive_clients: Vec<Network>,
     /// Headers by which routes select a tenant. Only trusted proxies may set them.
     pub(crate) tenant_headers: Vec<HeaderName>,
     /// Other headers that name a tenant. They never reach the origin.
@@ -196,6 +200,11 @@ impl TrustedProxies {
     /// Sets the host and scheme by which the page is selected, and removes the headers that count only if a trusted proxy sent
     /// them: they must not select a page either. The cache layer reads the scheme from the extensions.
     pub(crate) fn apply(&self, client: &Client, request: &mut Parts) {
+        // Most requests have no directives, and cost nothing here.
+        let has_directives = [CACHE_CONTROL, PRAGMA].iter().any(|name| request.headers.contains_key(name));
+        if has_directives && !self.obeys(client, &request.headers) {
+            request.extensions.insert(IgnoreDirectives);
+        }
         if !self.contains(client.address.ip()) {
             request.headers.remove(X_FORWARDED_HOST);
             remove_if(&mut request.headers, |name| {
@@ -212,6 +221,19 @@ impl TrustedProxies {
         }
         if self.scheme(client, &request.headers) == Scheme::HTTPS {
             request.extensions.insert(Scheme::HTTPS);
+        }
+    }
+
+    /// Whether the directives about caching in a request count.
+    fn obeys(&self, client: &Client, headers: &HeaderMap) -> bool {
+        let is_listed = |address| self.directive_clients.iter().any(|network| network.contains(address));
+        match self.directives {
+            ClientCacheControl::Ignore => false,
+            ClientCacheControl::Obey => true,
+            ClientCacheControl::Trusted => {
+                self.contains(client.address.ip())
+                    || self.client_address(client, headers).is_some_and(is_listed)
+            }
         }
     }
 

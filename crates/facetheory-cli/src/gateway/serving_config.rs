@@ -44,6 +44,8 @@ impl ServingConfig {
         let (limits, timeouts) = (&config.limits, &config.timeouts);
         let trusted_proxies = TrustedProxies {
             networks: config.trusted_proxies.clone(),
+            directives: config.client_cache_control,
+            directive_clients: config.cache_control_clients.clone(),
             tenant_headers: names(config.rules.resolved().filter_map(|rule| rule.tenant_header())),
             untrusted_tenant_headers: names(config.tenant_headers.iter().map(String::as_str)),
         };

@@ -14,7 +14,7 @@ fn allowed(limit: usize, start: Timestamp) -> usize {
 #[test]
 fn row_75_forced_regenerations_of_a_page_are_limited() {
     const REQUESTS: usize = 100;
-    let site = Site::start("[routes]\n\"/**\" = { cache = \"origin\" }\n");
+    let site = Site::start("client_cache_control = \"obey\"\n[routes]\n\"/**\" = { cache = \"origin\" }\n");
     site.origin.script("/page", |_| ScriptedResponse::page(&["Cache-Control: max-age=36000"], "the page"));
     assert_eq!(site.get("/page").state(), "miss");
     let (start, mut limited) = (SystemClock.now(), 0);
@@ -37,7 +37,7 @@ fn row_75_forced_regenerations_of_a_page_are_limited() {
 #[test]
 fn row_75_forced_regenerations_by_a_client_are_limited() {
     const PAGES_OF_SITE: usize = 150;
-    let site = Site::start("[routes]\n\"/**\" = { cache = \"origin\" }\n");
+    let site = Site::start("client_cache_control = \"obey\"\n[routes]\n\"/**\" = { cache = \"origin\" }\n");
     let path = |page: usize| format!("/{page}");
     for page in 0..PAGES_OF_SITE {
         site.origin

@@ -22,7 +22,7 @@ fn is_stored(site: &Site, path: &str) -> bool {
 }
 #[test]
 fn row_76_a_response_to_credentials_with_lifetime_zero_is_not_stored() {
-    let site = Site::start("");
+    let site = Site::start("client_cache_control = \"obey\"\n");
     for (index, line) in [
         "cache-control: public, max-age=0",
         "cache-control: public, no-cache",
@@ -292,4 +292,55 @@ fn row_82_a_route_may_list_the_headers_that_reach_its_origin() {
         }
     }
     assert!(!site.origin.received("evil"));
+}
+
+/// Headers by which a client would choose whether it gets a fresh page from the cache.
+const DIRECTIVES: [(&str, &str); 6] = [
+    ("cache-control", "no-cache"),
+    ("cache-control", "max-age=0"),
+    ("cache-control", "no-store"),
+    ("cache-control", "min-fresh=100000"),
+    ("cache-control", "max-age=0, max-stale=0, stale-if-error=0"),
+    ("pragma", "no-cache"),
+];
+
+/// How many of these requests for a fresh page reach the origin, and how many clients get a stale or no response because of
+/// their directives.
+fn obeyed(config: &str, lines: &str) -> (usize, usize) {
+    let site = Site::start(config);
+    site.origin.script("/fresh", |_| ScriptedResponse::page(&["cache-control: max-age=3600"], "the page"));
+    assert_eq!(site.get("/fresh").state(), "miss");
+    for (name, directive) in DIRECTIVES {
+        site.get_with("/fresh", &format!("{name}: {directive}\r\n{lines}"));
+    }
+    let forced = site.origin.requests_for("/fresh").len() - 1;
+    site.origin.script("/stale", |request| {
+        let lines = ["cache-control: max-age=60", "age: 100", "etag: \"a\""];
+        ScriptedResponse::page(&lines, if request.has("if-none-match") { "new" } else { "old" })
+    });
+    assert_eq!(site.get("/stale").text(), "old");
+    let stale = site.get_with("/stale", &format!("cache-control: max-stale\r\n{lines}"));
+    let missing = site.get_with("/missing", &format!("cache-control: only-if-cached\r\n{lines}"));
+    (forced, usize::from(stale.text() == "old") + usize::from(missing.status == 504))
+}
+
+#[test]
+fn row_83_directives_of_clients_are_ignored_unless_they_are_trusted() {
+    const IGNORED: (usize, usize) = (0, 0);
+    const OBEYED: (usize, usize) = (6, 2);
+    let proxy = "trusted_proxies = [\"127.0.0.1\"]\n";
+    let listed = "cache_control_clients = [\"192.0.2.0/24\"]\n";
+    let of_client = "X-Forwarded-For: 192.0.2.7\r\n";
+    for (config, lines, expected) in [
+        (String::new(), "", IGNORED),
+        (String::new(), of_client, IGNORED),
+        (listed.to_owned(), of_client, IGNORED),
+        ("cache_control_clients = [\"127.0.0.1\"]\n".to_owned(), "", OBEYED),
+        (proxy.to_owned(), "", OBEYED),
+        (format!("{proxy}client_cache_control = \"ignore\"\n"), "", IGNORED),
+        (format!("{proxy}{listed}"), of_client, OBEYED),
+        ("client_cache_control = \"obey\"\n".to_owned(), "", OBEYED),
+    ] {
+        assert_eq!(obeyed(&config, lines), expected, "{config}{lines}");
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tabletheory::{Clock as _, SystemClock};
 
-use crate::stores::Servers;
+use crate::stores::{OBEY, Servers};
 use crate::support::client::Response;
 use crate::support::gateway::{Gateway, data};
 use crate::support::origin::{Gate, Origin, ScriptedResponse};
@@ -28,7 +28,8 @@ impl Pair {
             let table = format!("sqlite:{}", data(shared).join("table.db").display());
             let bodies = format!("file:{}", data(shared).join("bodies").display());
             std::fs::create_dir_all(data(shared)).expect("a directory");
-            Gateway::start(own, origin.address, LONG_TIMEOUTS, &["--table", &table, "--bodies", &bodies])
+            let config = format!("{OBEY}{LONG_TIMEOUTS}");
+            Gateway::start(own, origin.address, &config, &["--table", &table, "--bodies", &bodies])
         })
     }
 

@@ -11,12 +11,15 @@ use crate::support::origin::Origin;
 use crate::support::site::{Site, with_long_timeouts};
 use crate::support::store::server_variable;
 
+/// Directives of clients count, as in a cache that follows RFC 9111 to the letter.
+pub(crate) const OBEY: &str = "client_cache_control = \"obey\"\n";
+
 /// The region; local servers accept any name.
 const REGION: &str = "us-east-1";
 
 /// A gateway on SQLite and files, with this configuration.
 pub(crate) fn embedded(config: &str) -> Site {
-    Site::start(config)
+    Site::start(&format!("{OBEY}{config}"))
 }
 
 /// A gateway on DynamoDB and S3, with this configuration and a new table.
@@ -60,7 +63,7 @@ impl Servers {
     /// share.
     pub(crate) fn gateway(&self, directory: &Path, origin: &Origin, config: &str) -> Gateway {
         let place = ["--table", &self.table, "--bodies", &self.bodies];
-        let config = with_long_timeouts(config);
+        let config = with_long_timeouts(&format!("{OBEY}{config}"));
         let started = Gateway::try_start_in(&self.environment, directory, origin.address, &config, &place);
         started.unwrap_or_else(|refused| panic!("the gateway does not start: {}", refused.errors))
     }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use http::header::HeaderName;
+use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use tabletheory::Timestamp;
 
 use crate::engine::{CachedPage, EntryView, ReusePolicy, ServeDecision};
 use crate::http::forced_regenerations::{ForcePermit, ReachedLimit};
+use crate::http::ignore_directives::IgnoreDirectives;
 use crate::http::semantics::cache_control::{CacheControl, Directive};
 use crate::http::semantics::directives::Tolerance;
 use crate::http::semantics::freshness::lifetime;
@@ -89,9 +91,12 @@ pub(crate) struct RequestDirectives<'a> {
 }
 
 impl<'a> RequestDirectives<'a> {
-    /// Parses the headers of a request.
-    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        RequestDirectives { headers, control: CacheControl::of_request(headers), primary: true, permit: None }
+    /// Parses the headers of a request, unless its directives are to be ignored.
+    pub(crate) fn of(request: &'a Parts) -> Self {
+        let (headers, extensions) = (&request.headers, &request.extensions);
+        let is_ignored = extensions.get::<IgnoreDirectives>().is_some();
+        let control = if is_ignored { CacheControl::default() } else { CacheControl::of_request(headers) };
+        RequestDirectives { headers, control, primary: true, permit: None }
     }
 
     /// Limits how often they make a fresh page be regenerated.

@@ -89,7 +89,7 @@ impl CacheHandler {
             return Some((Cow::Borrowed(page), served));
         }
         let headers = &request.headers;
-        let directives = RequestDirectives::of(headers);
+        let directives = RequestDirectives::of(request);
         if directives.control.has(Directive::NoStore) || is_for_origin(headers) || has_named_hops(headers) {
             return None;
         }

@@ -61,7 +61,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         let (route, headers) = (self.route(), &self.client.headers);
         let client = self.client.extensions.get().map(|ClientAddress(address)| *address);
         let permit = || ForcePermit::new(&self.handler.forced, &self.page.key, client);
-        let directives = route.follow_origin.then(|| RequestDirectives::of(headers).limited(permit()));
+        let directives = route.follow_origin.then(|| RequestDirectives::of(&self.client).limited(permit()));
         // Only the origin may respond to such a request: it has `no-store`, or a condition for the origin.
         if directives.as_ref().is_some_and(|it| it.control.has(Directive::NoStore) || is_for_origin(headers))
         {

@@ -27,6 +27,12 @@ fn stored_for(age: i64, lines: &[(&str, &str)], request: &[(&'static str, &str)]
     CachedPage::new(Meta::of(generation), Body::default())
 }
 
+fn parts(lines: &[(&'static str, &str)]) -> Parts {
+    let mut parts = http::Request::new(()).into_parts().0;
+    parts.headers = map(lines);
+    parts
+}
+
 /// The decision about a page after this many seconds.
 fn after(seconds: i64, page: &CachedPage, request: &[(&'static str, &str)]) -> ServeDecision {
     decide_after(seconds, page, request, false)
@@ -38,10 +44,10 @@ fn decide_after(
     request: &[(&'static str, &str)],
     invalidated: bool,
 ) -> ServeDecision {
-    let (headers, now) = (map(request), Timestamp::from_seconds(NOW + seconds));
+    let (request, now) = (parts(request), Timestamp::from_seconds(NOW + seconds));
     let (meta, freshness) = (page.meta(), page.meta().freshness(now));
     let entry = EntryView { meta, page: Some(page), freshness, invalidated, deployment: None, now };
-    RequestDirectives::of(&headers).decide(&entry)
+    RequestDirectives::of(&request).decide(&entry)
 }
 
 fn stale(while_revalidate: bool, if_error: bool) -> ServeDecision {
@@ -92,11 +98,11 @@ fn over_the_limit_of_forced_regenerations_the_directives_of_a_request_count_as_a
     let limits = ForcedRegenerations::new(1, 100);
     let (key, page) = (PageKey::new("/").expect("a page"), stored(0, &[("cache-control", "max-age=60")]));
     let decide = |seconds: i64, directive: &str| {
-        let (headers, now) = (map(&[("cache-control", directive)]), Timestamp::from_seconds(NOW + seconds));
+        let (request, now) = (parts(&[("cache-control", directive)]), Timestamp::from_seconds(NOW + seconds));
         let (meta, freshness) = (page.meta(), page.meta().freshness(now));
         let entry =
             EntryView { meta, page: Some(&page), freshness, invalidated: false, deployment: None, now };
-        let directives = RequestDirectives::of(&headers).limited(ForcePermit::new(&limits, &key, None));
+        let directives = RequestDirectives::of(&request).limited(ForcePermit::new(&limits, &key, None));
         let decision = directives.decide(&entry);
         assert_eq!(directives.decide(&entry), decision, "a request is decided once");
         (decision, directives.reached_limit().is_some())
@@ -184,7 +190,7 @@ fn rfc9111_4_1_a_variant_for_other_headers_is_not_used() {
     assert_eq!(after(0, &page, &[("foo", "1"), ("bar", "2")]), ServeDecision::Fresh);
     assert_eq!(after(0, &page, &[("foo", "2")]), ServeDecision::OtherVariant);
     assert_eq!(after(0, &page, &[]), ServeDecision::OtherVariant);
-    let headers = map(&[("foo", "2")]);
+    let request = parts(&[("foo", "2")]);
     let now = Timestamp::from_seconds(NOW);
     let entry = EntryView {
         meta: page.meta(),
@@ -194,7 +200,7 @@ fn rfc9111_4_1_a_variant_for_other_headers_is_not_used() {
         deployment: None,
         now,
     };
-    let variant = RequestDirectives::of(&headers).of_variant();
+    let variant = RequestDirectives::of(&request).of_variant();
     assert_eq!(
         variant.decide(&entry),
         ServeDecision::Unusable(RegenerateReason::OtherVariant(NOW)),
@@ -215,4 +221,25 @@ fn rfc9111_4_2_4_a_stale_response_is_served_for_a_day_while_the_origin_is_unreac
     let silence =
         |seconds| matches!(after(seconds, &page, &[]), ServeDecision::Stale { if_unreachable: true, .. });
     assert!(silence(10) && silence(86_409) && !silence(86_410));
+}
+
+#[test]
+fn directives_of_a_request_may_be_ignored() {
+    let (page, now) = (stored(0, &[("cache-control", "max-age=60")]), Timestamp::from_seconds(NOW));
+    let entry = EntryView {
+        meta: page.meta(),
+        page: Some(&page),
+        freshness: Freshness::Fresh,
+        invalidated: false,
+        deployment: None,
+        now,
+    };
+    for line in [("cache-control", "no-cache, no-store, only-if-cached"), ("pragma", "no-cache")] {
+        let mut request = parts(&[line]);
+        assert_ne!(RequestDirectives::of(&request).decide(&entry), ServeDecision::Fresh, "{line:?}");
+        request.extensions.insert(IgnoreDirectives);
+        let directives = RequestDirectives::of(&request);
+        assert_eq!(directives.decide(&entry), ServeDecision::Fresh, "{line:?}");
+        assert_eq!(directives.control, CacheControl::default(), "{line:?}");
+    }
 }
