@@ -1,6 +1,7 @@
 //! What one client can make the gateway show to another: responses with personal data, and pages that the origin rendered for
 //! input that the cache key does not contain.
 
+use crate::assertions::assert_not_cached;
 use crate::support::origin::{Request, ScriptedResponse};
 use crate::support::site::Site;
 
@@ -342,5 +343,36 @@ fn row_83_directives_of_clients_are_ignored_unless_they_are_trusted() {
         ("client_cache_control = \"obey\"\n".to_owned(), "", OBEYED),
     ] {
         assert_eq!(obeyed(&config, lines), expected, "{config}{lines}");
+    }
+}
+
+#[test]
+fn row_84_values_that_an_origin_distinguishes_select_different_variants() {
+    let site = Site::start("");
+    let origin =
+        ("Origin", "https://app.test", ["https://app.test,", ",https://app.test", "https://app.test, "]);
+    let agent = ("User-Agent", "Bot (a, like b)", ["Bot (a,like b)", "Bot (a, like b),", "Bot (a ,like b)"]);
+    for (name, value, attacks) in [origin, agent] {
+        for (index, attack) in attacks.iter().enumerate() {
+            let path = format!("/row-84-{name}-{index}");
+            site.origin.script(&path, move |request| {
+                let is_known = request.header(&name.to_ascii_lowercase()) == Some(value);
+                let lines = ["cache-control: max-age=60", &format!("vary: {name}")];
+                ScriptedResponse::page(&lines, if is_known { "the page" } else { "refused" })
+            });
+            // The parser removes white space at the end, which is no part of a value.
+            site.get_with(&path, &format!("{name}: {attack}x\r\n"));
+            site.get_with(&path, &format!("{name}: {attack}\r\n"));
+            assert_eq!(site.get_with(&path, &format!("{name}: {value}\r\n")).text(), "the page", "{attack}");
+        }
+        let path = format!("/row-84-{name}-lines");
+        site.origin.script(&path, move |request| {
+            let is_known = request.header(&name.to_ascii_lowercase()) == Some(value);
+            let lines = ["cache-control: max-age=60", &format!("vary: {name}")];
+            ScriptedResponse::page(&lines, if is_known { "the page" } else { "refused" })
+        });
+        let (first, rest) = value.split_once(", ").unwrap_or((value, ""));
+        site.get_with(&path, &format!("{name}: {first}\r\n{name}: {rest}\r\n"));
+        assert_eq!(site.get_with(&path, &format!("{name}: {value}\r\n")).text(), "the page", "{name}");
     }
 }

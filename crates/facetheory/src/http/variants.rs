@@ -1,7 +1,7 @@
 //! Variants: the stored responses of one address that request headers select (RFC 9111 §4.1).
 
 use http::HeaderMap;
-use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName};
+use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, HeaderName};
 use sha2::{Digest, Sha256};
 
 use crate::http::headers::FORWARDED_HOST;
@@ -61,7 +61,13 @@ pub(crate) fn digest_since(digest: &str, since: i64) -> String {
     hex
 }
 
-/// Joins all values of a header with commas, those of `Cookie` with semicolons. Returns `None` if it is absent.
+/// Headers that are lists (RFC 9110 §12.5), so that lines, spaces and empty elements do not matter.
+const LISTS: [HeaderName; 4] = [ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE];
+
+/// Returns the value of a header, the same for values that no origin distinguishes. Returns `None` if it is absent.
+///
+/// Origins distinguish `Origin: https://app.test,` and `Origin: https://app.test`, so only known lists are normalised, and
+/// lists of words in any header: their spaces and lines do not matter (RFC 9110 §5.3).
 fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
     let mut lines = request.get_all(name).iter().peekable();
     lines.peek()?;
@@ -70,17 +76,16 @@ fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
         let lines: Vec<&[u8]> = lines.map(|line| line.as_bytes().trim_ascii()).collect();
         return Some(lines.join(&b"; "[..]));
     }
-    let mut members: Vec<Vec<u8>> = Vec::new();
-    for line in lines {
-        // A comma within quotes is part of the value.
-        if line.as_bytes().contains(&b'"') {
-            members.push(line.as_bytes().trim_ascii().to_vec());
-            continue;
-        }
-        let parts = line.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        members.extend(parts.filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
+    let lines: Vec<&[u8]> = lines.map(|line| line.as_bytes().trim_ascii()).collect();
+    let members = lines.iter().flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    let is_list = LISTS.contains(name);
+    let has_quotes = lines.iter().any(|line| line.contains(&b'"'));
+    if has_quotes || !(is_list || members.clone().all(is_word)) {
+        // A line has no line feed, so one line never equals several.
+        return Some(lines.join(&b"\n"[..]));
     }
-    if [ACCEPT_LANGUAGE, ACCEPT_ENCODING, ACCEPT_CHARSET].contains(name) {
+    let mut members: Vec<Vec<u8>> = members.filter(|member| !member.is_empty()).map(<[u8]>::to_vec).collect();
+    if is_list && *name != ACCEPT {
         for member in &mut members {
             member.make_ascii_lowercase();
             member.retain(|byte| !byte.is_ascii_whitespace());
@@ -89,6 +94,11 @@ fn normalised(name: &HeaderName, request: &HeaderMap) -> Option<Vec<u8>> {
         members.sort_unstable();
     }
     Some(members.join(&b","[..]))
+}
+
+/// Whether a member of a list is a word (`token`), and not empty.
+fn is_word(member: &[u8]) -> bool {
+    HeaderName::from_bytes(member).is_ok()
 }
 
 #[cfg(test)]
@@ -139,6 +149,20 @@ mod tests {
         assert!(!same("foo", &["1, 2"], &["2, 1"]));
         assert!(!same("foo", &["a"], &["A"]));
         assert!(!same("foo", &["\"a,b\""], &["\"a, b\""]));
+        assert!(same("accept", &["text/html, */*;q=0.5"], &["text/html,,", "*/*;q=0.5"]));
+        assert!(!same("accept", &["a/b;x=\"1,2\""], &["a/b;x=\"1, 2\""]));
+        for (one, other) in [
+            ("https://app.test", "https://app.test,"),
+            ("https://app.test", ",https://app.test"),
+            ("1,2", "1,,2"),
+            ("1", "1,"),
+            ("1", ",1"),
+            ("", ","),
+            ("(KHTML, like Gecko)", "(KHTML,like Gecko)"),
+        ] {
+            assert!(!same("origin", &[one], &[other]), "{one} {other}");
+        }
+        assert!(!same("user-agent", &["a b, c"], &["a b", "c"]), "an origin may read the first line only");
         assert!(same("cookie", &["a=1; b=2"], &["a=1", "b=2"]));
         assert!(!same("cookie", &["a=1,b=2"], &["a=1", "b=2"]));
         assert!(!same("cookie", &["a=1,b=2"], &["a=1, b=2"]));
