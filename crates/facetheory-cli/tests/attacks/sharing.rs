@@ -376,3 +376,30 @@ fn row_84_values_that_an_origin_distinguishes_select_different_variants() {
         assert_eq!(site.get_with(&path, &format!("{name}: {value}\r\n")).text(), "the page", "{name}");
     }
 }
+
+#[test]
+fn row_85_every_field_for_caches_can_forbid_storing() {
+    let site = Site::start("[routes]\n\"/rule/**\" = { isr = \"60s\" }\n");
+    for (index, line) in [
+        "surrogate-control: no-store",
+        "surrogate-control: max-age=60, content=\"ESI/1.0\", no-store",
+        "cdn-cache-control: no-store",
+        "cdn-cache-control: \"no-store\"",
+        "cdn-cache-control: max-age=60, No-Store",
+        "cdn-cache-control: \"private\", max-age=60",
+        "facetheory-cache-control: \"no-store\"",
+        "cache-control: \"no-store\"",
+        "cache-control: max-age=60, \"no-store, private\"",
+    ]
+    .iter()
+    .enumerate()
+    {
+        for path in [format!("/row-85-{index}"), format!("/rule/row-85-{index}")] {
+            let fallback =
+                if line.starts_with("cache-control") { "x-own: 1" } else { "cache-control: max-age=60" };
+            site.origin.respond(&path, ScriptedResponse::page(&[line, fallback], "the page"));
+            assert_eq!(site.get(&path).text(), "the page");
+            assert_not_cached(&site, &path);
+        }
+    }
+}

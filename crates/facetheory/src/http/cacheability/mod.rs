@@ -141,8 +141,8 @@ impl Received<'_> {
     fn storable(&self) -> Result<Storable, UncacheableReason> {
         let (route, status, headers) = (self.route, self.status, self.headers);
         let follows_origin = route.follow_origin;
-        // Targeted fields are for caches that follow the origin.
-        let parse = if follows_origin { CacheControl::of_response } else { CacheControl::of };
+        let parse =
+            if follows_origin { CacheControl::of_response } else { CacheControl::of_response_by_rule };
         let control = &parse(headers);
         let is_method_cached =
             *self.method == Method::GET || (*self.method == Method::HEAD && !follows_origin);

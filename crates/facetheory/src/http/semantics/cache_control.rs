@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CACHE_CONTROL};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::http::router::route::Route;
 use crate::pages::policy::Mode;
@@ -66,8 +66,13 @@ pub(crate) const MAX_SECONDS: u64 = 1 << 31;
 impl CacheControl {
     /// Parses all `Cache-Control` lines.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
+        CacheControl::of_field(headers, &CACHE_CONTROL)
+    }
+
+    /// Parses all lines of a field with the syntax of `Cache-Control`.
+    pub(crate) fn of_field(headers: &HeaderMap, name: &HeaderName) -> Self {
         let mut control = CacheControl::default();
-        for line in headers.get_all(CACHE_CONTROL) {
+        for line in headers.get_all(name) {
             let line = String::from_utf8_lossy(line.as_bytes());
             let mut rest = &*line;
             while let Some((name, value, after)) = directive(rest) {
@@ -85,6 +90,15 @@ impl CacheControl {
     /// Adds a directive without a time.
     pub(crate) fn add(&mut self, directive: Directive) {
         self.flags |= 1 << directive as u16;
+    }
+
+    /// Adds the directives of another field that forbid storing or reusing a response.
+    pub(crate) fn forbid_as(&mut self, other: &CacheControl) {
+        for directive in [Directive::NoStore, Directive::NoCache, Directive::Private] {
+            if other.has(directive) {
+                self.add(directive);
+            }
+        }
     }
 
     /// Adds one directive.
@@ -120,7 +134,9 @@ fn directive(line: &str) -> Option<(&str, Option<&str>, &str)> {
         return None;
     }
     let end = line.find([',', ';', '=']).unwrap_or(line.len());
-    let (name, rest) = (line[..end].trim(), &line[end..]);
+    // A directive in quotes is invalid, but it is clear what its origin means.
+    let (name, rest) =
+        (line[..end].trim_matches(|c: char| c == '"' || c.is_ascii_whitespace()), &line[end..]);
     let Some(argument) = rest.strip_prefix('=') else { return Some((name, None, rest)) };
     let argument = argument.trim_start();
     // A quote that is never closed must not hide the directives after it.

@@ -23,7 +23,13 @@ pub(crate) enum Tolerance {
 impl CacheControl {
     /// Parses the directives of a response for this cache.
     pub(crate) fn of_response(headers: &HeaderMap) -> Self {
-        targeted::parse(headers).unwrap_or_else(|| CacheControl::of(headers))
+        targeted::parse(headers)
+    }
+
+    /// Parses the directives of a response under a rule, which decides how long it is fresh: `Cache-Control`, and what fields
+    /// for caches forbid.
+    pub(crate) fn of_response_by_rule(headers: &HeaderMap) -> Self {
+        targeted::parse_strictly(headers)
     }
 
     /// Parses the directives of a request.

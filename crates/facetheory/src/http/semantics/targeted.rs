@@ -13,18 +13,48 @@ const FIELDS: [HeaderName; 2] =
 /// The longest field that is parsed.
 const MAX_BYTES: usize = 4096;
 
-/// Returns the directives of the first targeted field that is present and valid.
-pub(crate) fn parse(headers: &HeaderMap) -> Option<CacheControl> {
-    FIELDS.iter().find_map(|name| {
-        let mut text = String::new();
-        for line in headers.get_all(name) {
-            text.push_str(if text.is_empty() { "" } else { ", " });
-            text.push_str(line.to_str().ok()?);
-        }
-        let mut control = if text.len() > MAX_BYTES { None } else { parse_field(&text) }?;
-        control.targeted = true;
-        Some(control)
-    })
+/// An older field for caches in front of an origin. Only what it forbids counts.
+const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
+
+/// Returns the directives for this cache: those of the first targeted field that is present and valid, else those of
+/// `Cache-Control`. `Surrogate-Control` may forbid to store or to reuse the response besides.
+pub(crate) fn parse(headers: &HeaderMap) -> CacheControl {
+    let valid = FIELDS.iter().find_map(|name| valid_field(headers, name));
+    let mut control = valid.unwrap_or_else(|| CacheControl::of(headers));
+    control.forbid_as(&CacheControl::of_field(headers, &SURROGATE_CONTROL));
+    control
+}
+
+/// Returns the directives of `Cache-Control`, and what any field for caches forbids: for a rule, which decides otherwise.
+pub(crate) fn parse_strictly(headers: &HeaderMap) -> CacheControl {
+    let mut control = CacheControl::of(headers);
+    for name in FIELDS.iter().chain([&SURROGATE_CONTROL]) {
+        control.forbid_as(&CacheControl::of_field(headers, name));
+    }
+    control
+}
+
+fn valid_field(headers: &HeaderMap, name: &HeaderName) -> Option<CacheControl> {
+    let mut text = String::new();
+    for line in headers.get_all(name) {
+        text.push_str(if text.is_empty() { "" } else { ", " });
+        text.push_str(line.to_str().ok()?);
+    }
+    if text.len() > MAX_BYTES {
+        return None;
+    }
+    let mut control = parse_field(&text).or_else(|| parse_field(&with_plain_words(&text)))?;
+    control.targeted = true;
+    Some(control)
+}
+
+/// Writes directives without a value as a dictionary has them: `"No-Store"` is invalid, but it is clear what its origin means.
+fn with_plain_words(text: &str) -> String {
+    let plain = |member: &str| match member.contains('=') {
+        true => member.to_owned(),
+        false => member.trim().trim_matches('"').to_ascii_lowercase(),
+    };
+    text.split(',').map(plain).collect::<Vec<_>>().join(", ")
 }
 
 /// Parses a dictionary with at least one member. A directive with a value of the wrong type makes the field invalid.
@@ -55,6 +85,7 @@ fn parse_field(text: &str) -> Option<CacheControl> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::semantics::cache_control::Directive;
     use http::HeaderValue;
     use proptest::prelude::*;
     use std::time::Duration;
@@ -105,12 +136,41 @@ mod tests {
     fn rfc9213_2_1_the_first_valid_field_of_the_list_counts() {
         let max_age_of = |ours: &'static str, cdn: &'static str| {
             let lines = FIELDS.into_iter().zip([ours, cdn].map(HeaderValue::from_static));
-            parse(&lines.collect()).and_then(|control| control.max_age).map(|time| time.as_secs())
+            parse(&lines.collect()).max_age.map(|time| time.as_secs())
         };
         assert_eq!(max_age_of("max-age=1", "max-age=2"), Some(1));
         assert_eq!(max_age_of("max-age =1", "max-age=2"), Some(2));
         assert_eq!(max_age_of("", "max-age=2"), Some(2));
         assert_eq!(max_age_of("", ""), None);
+    }
+
+    #[test]
+    fn a_quoted_directive_and_an_older_field_forbid_what_they_mean() {
+        for (name, text) in [
+            ("cdn-cache-control", "\"no-store\""),
+            ("cdn-cache-control", "max-age=60, \"no-store\""),
+            ("cdn-cache-control", "No-Store"),
+            ("facetheory-cache-control", "\"no-store, private\""),
+            ("surrogate-control", "no-store"),
+            ("surrogate-control", "max-age=60, content=\"ESI/1.0\", no-store"),
+        ] {
+            let headers: HeaderMap = [
+                (HeaderName::from_static(name), HeaderValue::from_static(text)),
+                (http::header::CACHE_CONTROL, HeaderValue::from_static("max-age=60")),
+            ]
+            .into_iter()
+            .collect();
+            let parsed = [parse(&headers), parse_strictly(&headers)];
+            assert!(parsed.iter().all(|control| control.has(Directive::NoStore)), "{name}: {text}");
+        }
+        let both: HeaderMap = [
+            (FIELDS[0].clone(), HeaderValue::from_static("max-age=60")),
+            (FIELDS[1].clone(), HeaderValue::from_static("no-store")),
+        ]
+        .into_iter()
+        .collect();
+        assert!(!parse(&both).has(Directive::NoStore), "the field for this cache decides");
+        assert!(parse_strictly(&both).has(Directive::NoStore), "under a rule any field can forbid it");
     }
 
     proptest! {
