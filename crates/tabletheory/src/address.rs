@@ -147,7 +147,7 @@ impl Address {
 async fn open_sqlite(path: PathBuf, settings: crate::SqliteSettings) -> Result<Arc<dyn Table>> {
     let open = move || -> Result<Arc<dyn Table>> {
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(|cause| {
+            crate::create_private_directory(directory).map_err(|cause| {
                 let context = format!("the directory {} cannot be created", directory.display());
                 Error::invalid(context).caused_by(cause)
             })?;

@@ -403,3 +403,15 @@ fn row_85_every_field_for_caches_can_forbid_storing() {
         }
     }
 }
+
+#[test]
+fn row_86_other_users_cannot_read_the_stored_pages() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::start("[routes]\n\"/**\" = { isr = \"60s\" }\n");
+    assert_eq!(site.get("/row-86").state(), "miss");
+    let data = crate::support::gateway::data(site.directory.path());
+    for directory in [data.clone(), data.join("bodies")] {
+        let mode = std::fs::metadata(&directory).expect("a directory").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", directory.display());
+    }
+}

@@ -73,7 +73,7 @@ impl Bodies {
             let context = format!("the directory of bodies {} cannot be used", directory.display());
             Error::new(Kind::Invalid, context).caused_by(cause)
         };
-        std::fs::create_dir_all(directory).map_err(|cause| unusable(cause.into()))?;
+        tabletheory::create_private_directory(directory).map_err(|cause| unusable(cause.into()))?;
         let files = LocalFileSystem::new_with_prefix(directory).map_err(|cause| unusable(cause.into()))?;
         // Each page has a directory, which is removed with its last file.
         let files = files.with_fsync(true).with_automatic_cleanup(true);
