@@ -44,7 +44,7 @@ table! {
         upload_buffers: u64 = 16 << 20, bytes(0, MAX_UPLOAD_BUFFERS), "serialize_size";
         /// Pages requested for the first time per second. Requests above the limit are passed through without caching.
         new_pages_per_second: u64 = 500, number(1, MAX_COUNT);
-        /// Cached variants of one page. Further variants are passed through without caching.
+        /// Cached variants of one page. Beyond the limit, the least used one is evicted.
         variants_per_page: u64 = IsrLayer::VARIANTS_PER_PAGE as u64, number(1, MAX_COUNT);
         /// Regenerations of one fresh page that requests force per minute. Further directives of requests are ignored.
         forced_regenerations_per_page: u64 = IsrLayer::FORCED_PER_PAGE as u64, number(0, MAX_COUNT);

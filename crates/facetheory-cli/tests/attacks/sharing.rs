@@ -415,3 +415,25 @@ fn row_86_other_users_cannot_read_the_stored_pages() {
         assert_eq!(mode & 0o777, 0o700, "{}", directory.display());
     }
 }
+
+#[test]
+fn row_87_a_flood_of_variants_evicts_no_variant_that_is_used() {
+    let site = Site::start("[routes]\n\"/rule/**\" = { isr = \"1h\", headers = [\"accept-language\"] }\n");
+    for path in ["/row-87", "/rule/row-87"] {
+        let lines = ["cache-control: max-age=3600", "vary: accept-language"];
+        site.origin.respond(path, ScriptedResponse::page(&lines, "the page"));
+        let state_of = |language: &str| {
+            let response = site.get_with(path, &format!("Accept-Language: {language}\r\n"));
+            assert_eq!(response.status, 200);
+            response.state().to_owned()
+        };
+        state_of("junk");
+        assert_eq!([state_of("de"), state_of("de")], ["miss", "hit"]);
+        for number in 0..100 {
+            assert_eq!(state_of(&format!("x-{number}")), "miss", "{path}");
+        }
+        assert_eq!(state_of("de"), "hit", "{path}: it was used");
+        assert_eq!([state_of("en"), state_of("en")], ["miss", "hit"], "{path}: new ones are cached");
+        assert_eq!(state_of("x-0"), "miss", "{path}: the flood replaces itself");
+    }
+}

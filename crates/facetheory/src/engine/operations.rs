@@ -43,6 +43,17 @@ impl Isr {
         Ok(outcome)
     }
 
+    /// Deletes one page, unless it is in use. Other processes may serve it from memory until they read its metadata again.
+    pub(crate) async fn evict(&self, page: &PageKey) -> Result<()> {
+        let (engine, page) = (self.engine.clone(), page.clone());
+        let evict = async move {
+            engine.pages.evict_page(&page).await?;
+            engine.memory.forget(&page);
+            Ok(())
+        };
+        self.complete(evict).await
+    }
+
     /// Invalidates one page, without its variants.
     pub(crate) async fn invalidate_entry(
         &self,

@@ -204,7 +204,7 @@ impl Pages {
     /// Evicts some pages at the same time. Returns whether any of them is done with.
     async fn evict_batch(&self, rows: Vec<Item>, cause: Cause, report: &mut EvictionReport) -> bool {
         let before = (report.evicted + report.expired, report.deferred);
-        let evictions = rows.into_iter().map(|row| async move { self.evict_page(&row).await });
+        let evictions = rows.into_iter().map(|row| async move { self.evict_row(&row).await });
         let mut outcomes = stream::iter(evictions).buffer_unordered(CONCURRENT);
         while let Some(outcome) = outcomes.next().await {
             match outcome {
@@ -221,7 +221,14 @@ impl Pages {
         before != (report.evicted + report.expired, report.deferred)
     }
 
-    async fn evict_page(&self, row: &Item) -> Result<Evicted> {
+    /// Evicts one page, unless it is in use.
+    pub(crate) async fn evict_page(&self, page: &PageKey) -> Result<()> {
+        let Some(row) = self.store.meta_row(page).await? else { return Ok(()) };
+        self.store.record_eviction().await?;
+        self.evict_row(&row).await.map(drop)
+    }
+
+    async fn evict_row(&self, row: &Item) -> Result<Evicted> {
         let evicted = self.store.evict(row).await?;
         if let Evicted::Deleted { s3_keys } = &evicted {
             let pk = row.key()?.pk;

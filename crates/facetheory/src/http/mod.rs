@@ -23,6 +23,7 @@ mod semantics;
 mod service;
 #[cfg(test)]
 mod test_support;
+mod variant_limit;
 mod variants;
 
 pub use body::IsrBody;

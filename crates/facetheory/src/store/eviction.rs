@@ -50,6 +50,11 @@ impl PageStore {
         Ok(())
     }
 
+    /// Reads the `META` row of a page.
+    pub(crate) async fn meta_row(&self, page: &PageKey) -> Result<Option<Item>> {
+        Ok(self.table.get(&page.meta(), Consistency::Strong).await?)
+    }
+
     /// Evicts the page with this `META` row, unless it is in use.
     pub(crate) async fn evict(&self, row: &Item) -> Result<Evicted> {
         let meta = row.key()?;

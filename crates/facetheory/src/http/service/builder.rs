@@ -9,10 +9,11 @@ use tabletheory::SystemRandom;
 use super::{CacheHandler, IsrLayer};
 use crate::engine::Isr;
 use crate::http::forced_regenerations::ForcedRegenerations;
-use crate::http::limits::{NewPageLimiter, VariantLimiter};
+use crate::http::limits::NewPageLimiter;
 use crate::http::regeneration_queue::RegenerationQueue;
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::RequestIds;
+use crate::http::variant_limit::VariantLimiter;
 
 impl IsrLayer {
     /// The default of [`max_page_bytes`](Self::max_page_bytes).
@@ -106,8 +107,8 @@ impl IsrLayer {
         self.with(|handler| handler.new_pages = Some(Arc::new(NewPageLimiter::new(limit))))
     }
 
-    /// Limits how many variants of a page, which differ by headers or cookies, are cached within an hour; 64 by default. Beyond
-    /// the limit, responses are not cached.
+    /// Limits how many variants of a page, which differ by headers or cookies, are cached; 64 by default. Beyond the limit, the
+    /// least used one is evicted for a new one.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {

@@ -22,6 +22,7 @@ use crate::http::router::origin_request::narrowed_uri;
 use crate::http::router::rejection::Rejection;
 use crate::http::router::resolve::ResolvedPage;
 use crate::http::router::route::Route;
+use crate::http::variant_limit::Admission;
 use crate::pages::render::RenderContext;
 use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
@@ -101,7 +102,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             Err(rejection) => return FetchResult::failed(rejection.text),
         };
         // Without a lease nothing is stored. Such a page must not count as uncacheable, or each client would go to the origin.
-        let allows_new = !context.leased || context.served.is_some() || handler.allows_new(&context);
+        let allows_new = !context.leased || context.served.is_some() || handler.allows_new(&context).await;
         let fetch = Fetch {
             stored,
             may_revalidate: handler.may_revalidate(&context, stored).await,
@@ -201,16 +202,35 @@ impl CacheHandler {
         !stored.must_not_serve
     }
 
-    /// Whether the limits permit to cache a page or a variant that is not cached yet.
-    fn allows_new(&self, context: &RenderContext) -> bool {
+    /// Whether the limits permit to cache a page or a variant that is not cached yet. The least used variant of a page that has
+    /// as many as it may have is evicted for a new one.
+    async fn allows_new(&self, context: &RenderContext) -> bool {
         let (page, now) = (&context.page, context.started);
-        // The key of a rule's page has a `#` if listed headers or cookies distinguish it.
-        let is_variant = page.is_variant() || (!page.has_variants() && page.cache_key().contains('#'));
         // Until enough pages are evicted, a store that is full takes no new ones.
-        !self.isr.pages().store().is_full()
-            && self.new_pages.as_ref().is_none_or(|limiter| limiter.allows(now))
-            && (!is_variant || self.variants.allows(page, now))
+        let has_room = !self.isr.pages().store().is_full()
+            && self.new_pages.as_ref().is_none_or(|limiter| limiter.allows(now));
+        if !has_room || !is_variant(page) {
+            return has_room;
+        }
+        match self.variants.admit(page, now) {
+            Admission::Admitted => true,
+            Admission::Refused => false,
+            Admission::Replaces(least_used) => {
+                let evicted = self.isr.evict(&least_used).await;
+                if let Err(error) = &evicted {
+                    let page = page.redacted();
+                    tabletheory::warn_limited!(%error, %page, "the least used variant was not evicted; the new one is not cached");
+                }
+                evicted.is_ok()
+            }
+        }
     }
+}
+
+/// Whether a page is one of several at its address: by `Vary`, or by the headers or cookies that its route lists, which the
+/// key has after a `#`.
+pub(super) fn is_variant(page: &PageKey) -> bool {
+    page.is_variant() || (!page.has_variants() && page.cache_key().contains('#'))
 }
 
 /// Whether the origin sees everything that the client sent.

@@ -22,18 +22,20 @@ use http_body::Body;
 use tabletheory::Timestamp;
 use tower::{Layer, Service};
 
+use self::exchange::is_variant;
 use crate::engine::{CachedPage, Isr};
 use crate::http::body::{BoxError, IsrBody};
 use crate::http::compression::accepts_compressed;
 use crate::http::forced_regenerations::ForcedRegenerations;
 use crate::http::headers::{CACHE_TAG, SURROGATE_KEY};
-use crate::http::limits::{NewPageLimiter, VariantLimiter};
+use crate::http::limits::NewPageLimiter;
 use crate::http::regeneration_queue::RegenerationQueue;
 use crate::http::respond::{self, ResponseContext};
 use crate::http::response_cache::{Hit, ResponseCache};
 use crate::http::router::resolve::{Resolution, ResolvedRequest};
 use crate::http::router::routes::Routes;
 use crate::http::semantics::cache_status::{RequestIds, request_id};
+use crate::http::variant_limit::VariantLimiter;
 use crate::protocol::key::{KeyScheme, PageKey};
 
 /// Incremental static regeneration for any service: its responses are cached as the routes say.
@@ -268,6 +270,9 @@ impl CacheHandler {
         }
         let (route, now) = (self.routes.at(page.route), self.now());
         let (key, served) = self.select_fresh(&page.key, route, request, now)?;
+        if is_variant(&key) {
+            self.variants.used(&key);
+        }
         let context = ResponseContext {
             request,
             route,

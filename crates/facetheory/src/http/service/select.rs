@@ -65,6 +65,9 @@ impl CacheHandler {
         if let Some((primary, ServeDecision::OtherVariant)) = selected.found {
             let (key, directives) = (variant_of(page, &primary, headers)?, directives.of_variant());
             selected.found = self.isr.lookup_with(&key, &directives).await;
+            if selected.found.is_some() {
+                self.variants.used(&key);
+            }
             (selected.key, selected.directives) = (Cow::Owned(key), Some(directives));
             selected.primary = Some(primary);
             missing = "vary-miss";

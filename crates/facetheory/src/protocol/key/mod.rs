@@ -191,6 +191,17 @@ impl PageKey {
         format!("{}{separator}vary=", self.cache_key)
     }
 
+    /// What the cache key has after the address: the headers and cookies that distinguish the variants of a page.
+    pub(crate) fn distinction(&self) -> &str {
+        self.cache_key.find('#').map_or("", |start| &self.cache_key[start..])
+    }
+
+    /// The variant of the same page with this [distinction](Self::distinction).
+    pub(crate) fn distinguished_by(&self, distinction: &str) -> Result<Self> {
+        let address = self.cache_key.split('#').next().unwrap_or_default();
+        self.with_cache_key(format!("{address}{distinction}"))
+    }
+
     fn with_cache_key(&self, cache_key: String) -> Result<Self> {
         let page = self.scheme.page(self.tenant.as_ref(), cache_key)?;
         Ok(PageKey {
