@@ -12,7 +12,7 @@ use super::metrics::MemoryUse;
 use super::single_flight::{Begin, Flight};
 use super::{BypassReason, CachedPage, Engine, FailedStore, Phase};
 use crate::bodies::ReadBody;
-use crate::protocol::Meta;
+use crate::protocol::{Freshness, Meta};
 use crate::{Body, Error, Kind, PageKey};
 
 /// How long a lookup waits for a newer body if memory has an older copy. A healthy store responds sooner.
@@ -99,13 +99,20 @@ impl Engine {
         };
         let is_unread = matches!(body, BodyLookup::Pending) || body.failure().is_some();
         let Some(older) = known.as_ref().filter(|_| is_unread) else { return body };
-        if !meta.may_have_expired(older.page.generation(), self.pages.store().skew()) {
+        let may_have_expired = meta.may_have_expired(older.page.generation(), self.pages.store().skew());
+        if !may_have_expired && !self.has_expired_tag(page, older).await {
             self.mark_superseded(page, older, meta, *check).await;
             return body;
         }
         // The older copy must not be served, so the lookup waits as if memory had none.
         self.memory.remove_generation(page, older.page.generation());
         if matches!(body, BodyLookup::Pending) { self.await_body(page, metadata).await } else { body }
+    }
+
+    /// Whether a tag of a page in memory was hard invalidated since its render began, or that cannot be found out.
+    async fn has_expired_tag(&self, page: &PageKey, entry: &Entry) -> bool {
+        let freshness = self.pages.store().freshness(page, entry.page.meta());
+        !matches!(self.within_table_timeout(freshness).await, Ok(Freshness::Fresh | Freshness::Stale))
     }
 
     /// Waits for the body that `META` names, for as long as the object storage may take.

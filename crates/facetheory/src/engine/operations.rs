@@ -34,7 +34,7 @@ impl Isr {
             let (engine, page) = (self.engine.clone(), page.clone());
             let variants = async move {
                 let tag = Tag::target(page.address());
-                let outcome = engine.pages.store().invalidate_tag(&tag, page.tenant()).await;
+                let outcome = engine.pages.store().invalidate_tag_with(&tag, page.tenant(), mode).await;
                 engine.memory.mark_unverified(&page);
                 outcome
             };
@@ -86,9 +86,29 @@ impl Isr {
     /// # Ok(()) }
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
+        self.invalidate_tag_with(tag, tenant, InvalidationMode::Soft).await
+    }
+
+    /// Purges all pages with a tag: makes them stale (soft), or unusable (hard).
+    ///
+    /// ```
+    /// # use facetheory::{Bodies, InvalidationMode, Isr, Pages, PageStore, Tag};
+    /// # use std::sync::Arc;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # let pages = Pages::new(PageStore::new(Arc::new(tabletheory::MemoryTable::new())), Bodies::memory());
+    /// let isr = Isr::new(pages);
+    /// isr.invalidate_tag_with(&Tag::new("news")?, None, InvalidationMode::Hard).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn invalidate_tag_with(
+        &self,
+        tag: &Tag,
+        tenant: Option<&Tenant>,
+        mode: InvalidationMode,
+    ) -> Result<()> {
         let (engine, tag, tenant) = (self.engine.clone(), tag.clone(), tenant.cloned());
         let invalidate = async move {
-            let outcome = engine.pages.store().invalidate_tag(&tag, tenant.as_ref()).await;
+            let outcome = engine.pages.store().invalidate_tag_with(&tag, tenant.as_ref(), mode).await;
             engine.mark_tag_unverified(&tag, tenant.as_ref());
             outcome
         };

@@ -21,7 +21,9 @@ use super::{
     State,
 };
 use crate::protocol::Freshness;
-use crate::{Contention, Error, Kind, OriginUnreachable, PageKey, Policy, RegenerateReason, Result};
+use crate::{
+    Contention, Error, InvalidationMode, Kind, OriginUnreachable, PageKey, Policy, RegenerateReason, Result,
+};
 
 /// At most this many rounds of lookup and render per request: its page may be invalidated during each of them.
 const MAX_ROUNDS: u32 = 3;
@@ -354,20 +356,31 @@ impl Engine {
 
     /// Decides how a page in memory may be used.
     pub(super) fn decide(&self, entry: &Entry, reuse: &dyn ReusePolicy, now: Timestamp) -> ServeDecision {
-        let (meta, invalidated) = (entry.page.meta(), entry.check.invalidated);
-        let freshness = match meta.freshness(now) {
+        let freshness = match entry.page.meta().freshness(now) {
             Freshness::Fresh if entry.check.stale => Freshness::Stale,
             other => other,
         };
-        let (page, deployment) = (Some(&*entry.page), self.deployment.as_deref());
+        self.decide_as(entry, freshness, entry.check.invalidated, reuse, now)
+    }
+
+    fn decide_as(
+        &self,
+        entry: &Entry,
+        freshness: Freshness,
+        invalidated: bool,
+        reuse: &dyn ReusePolicy,
+        now: Timestamp,
+    ) -> ServeDecision {
+        let (meta, page) = (entry.page.meta(), Some(&*entry.page));
+        let deployment = self.deployment.as_deref();
         reuse.decide(&EntryView { meta, page, freshness, invalidated, deployment, now })
     }
 
     /// Decides how a page in memory may be used while the table is unreachable. Invalidations of tags that this process
-    /// knows of apply to pages that follow the origin's headers.
+    /// knows of apply: hard ones to every page, and soft ones to pages that follow the origin's headers.
     ///
-    /// A page of a rule may still be served stale after a soft invalidation, so none is applied to it. A hard one has
-    /// removed the page from memory; `serve_offline`, whose page was taken from memory earlier, also calls
+    /// A page of a rule may still be served stale after a soft invalidation, so none is applied to it. A hard one of the page
+    /// has removed it from memory; `serve_offline`, whose page was taken from memory earlier, also calls
     /// `Memory::must_not_serve`.
     pub(super) fn decide_offline(
         &self,
@@ -376,10 +389,13 @@ impl Engine {
         reuse: &dyn ReusePolicy,
         now: Timestamp,
     ) -> ServeDecision {
-        if !entry.page.follows_origin() || !self.pages.store().is_known_outdated(page, entry.page.meta()) {
-            return self.decide(entry, reuse, now);
+        match self.pages.store().known_invalidation(page, entry.page.meta()) {
+            Some(InvalidationMode::Hard) => self.decide_as(entry, Freshness::MustNotServe, true, reuse, now),
+            Some(InvalidationMode::Soft) if entry.page.follows_origin() => {
+                let check = MetadataCheck { invalidated: true, ..entry.check };
+                self.decide(&entry.checked_again(check), reuse, now)
+            }
+            Some(InvalidationMode::Soft) | None => self.decide(entry, reuse, now),
         }
-        let check = MetadataCheck { invalidated: true, ..entry.check };
-        self.decide(&entry.checked_again(check), reuse, now)
     }
 }

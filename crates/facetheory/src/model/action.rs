@@ -44,7 +44,7 @@ pub(super) enum Action {
     RowIsDamaged(usize),
     ReplaceTag(i8),
     Invalidate(InvalidationKind),
-    InvalidateTag,
+    InvalidateTag(InvalidationKind),
     PutTag,
     RollBack(u8),
     Swap(u8),
@@ -76,7 +76,7 @@ impl fmt::Display for Action {
             Action::LockExpires => write!(f, "LOCK is deleted by its ttl"),
             Action::RowExpires(place) => write!(f, "row {place} is deleted by its ttl"),
             Action::ClockStep(by) => write!(f, "the wall clocks are set by {by} seconds"),
-            Action::InvalidateTag => write!(f, "an operator invalidates the tag"),
+            Action::InvalidateTag(how) => write!(f, "an operator invalidates the tag ({how:?})"),
             Action::PutTag => write!(f, "another service invalidates the tag without counting"),
             Action::RowIsDamaged(place) => write!(f, "row {place} is damaged"),
             Action::ReplaceTag(now) => write!(f, "a reader replaces the damaged row of the tag at {now}"),
@@ -273,8 +273,8 @@ impl World {
         }
         for how in [InvalidationKind::Soft, InvalidationKind::Hard] {
             steps.try_add(Action::Invalidate(how), |world, state| world.invalidate(state, how));
+            steps.try_add(Action::InvalidateTag(how), |world, state| world.invalidate_tag(state, how));
         }
-        steps.try_add(Action::InvalidateTag, World::invalidate_tag);
         steps.try_add(Action::PutTag, World::put_tag);
         if from.operators[COLLECTOR] != Operator::Idle {
             steps.try_add(Action::DeleteBody, World::delete);

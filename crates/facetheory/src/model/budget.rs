@@ -20,6 +20,7 @@ pub(super) enum Event {
     Hard,
     /// The tag is invalidated.
     Tag,
+    HardTag,
     /// A service in another language replaces the row of the tag.
     PutTag,
     RollBack,

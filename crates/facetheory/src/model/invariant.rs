@@ -28,6 +28,7 @@ pub(super) enum Violation {
     ReadBodyMissing,
     BodyRewritten,
     OutdatedIsFresh,
+    ExpiredIsServable,
     CurrentIsOutdated,
     UnseenPageRolledBack,
     UnseenPageExtended,
@@ -52,6 +53,9 @@ impl fmt::Display for Violation {
             Violation::ReadBodyMissing => "a body was deleted while somebody with an older META may read it",
             Violation::BodyRewritten => "a body was rewritten",
             Violation::OutdatedIsFresh => "a page that was rendered before an invalidation is fresh after it",
+            Violation::ExpiredIsServable => {
+                "a page that was rendered before a hard invalidation may be served after it"
+            }
             Violation::CurrentIsOutdated => {
                 "a page that was rendered after every invalidation is stale at once"
             }
@@ -67,20 +71,25 @@ impl fmt::Display for Violation {
     }
 }
 
+/// The freshness of the page for a reader with this clock; `None` if there is no page.
+pub(super) fn freshness(world: &World, rows: Rows, now: i8) -> Option<Freshness> {
+    let margin = if world.is(Mutant::TagWithoutMargin) { std::time::Duration::ZERO } else { MARGIN };
+    let mut epochs = world.epochs(rows);
+    if world.is(Mutant::ExpiredCountIgnored) {
+        epochs.iter_mut().flat_map(|(_, epoch)| epoch).for_each(|epoch| epoch.expired_seq = None);
+    }
+    let freshness = |meta: &Meta| meta.freshness_with(&epochs, protocol::at(now), margin);
+    let meta = world.meta(rows.0[META])?;
+    if world.is(Mutant::CountsIgnored) {
+        let generation = Generation { epochs: None, ..meta.generation.clone() };
+        return Some(freshness(&Meta { generation, ..meta.clone() }));
+    }
+    Some(freshness(meta))
+}
+
 /// Whether the page is fresh for a reader with this clock.
 pub(super) fn is_fresh(world: &World, rows: Rows, now: i8) -> bool {
-    let margin = if world.is(Mutant::TagWithoutMargin) { std::time::Duration::ZERO } else { MARGIN };
-    let epochs = world.epochs(rows);
-    let freshness = |meta: &Meta| meta.freshness_with(&epochs, protocol::at(now), margin);
-    world.meta(rows.0[META]).is_some_and(|meta| {
-        let freshness = if world.is(Mutant::CountsIgnored) {
-            let generation = Generation { epochs: None, ..meta.generation.clone() };
-            freshness(&Meta { generation, ..meta.clone() })
-        } else {
-            freshness(meta)
-        };
-        freshness == Freshness::Fresh
-    })
+    freshness(world, rows, now) == Some(Freshness::Fresh)
 }
 
 /// The times of the clocks of readers, which differ like those of writers. Some were set, and others not yet.
@@ -124,6 +133,10 @@ pub(super) fn of_state(world: &World, state: &State) -> Option<Violation> {
     let fresh = |now: &i8| is_fresh(world, state.rows, *now) && !meta.is_pinned(protocol::at(*now));
     if state.past.outdated.has(body) && reader_clocks(world, state).any(|now| fresh(&now)) {
         return Some(Violation::OutdatedIsFresh);
+    }
+    let is_servable = |now| freshness(world, state.rows, now) != Some(Freshness::MustNotServe);
+    if state.past.expired.has(body) && reader_clocks(world, state).any(is_servable) {
+        return Some(Violation::ExpiredIsServable);
     }
     None
 }

@@ -41,6 +41,10 @@ pub(super) enum Mutant {
     EarlierTimeIsNotCounted,
     /// Every row of a tag begins to count at the same number.
     SameBase,
+    /// A hard invalidation of a tag does not check the count that it has read.
+    ExpiryOfUnseenCount,
+    /// Times are compared to find out whether a page is from before a hard invalidation of its tag.
+    ExpiredCountIgnored,
     /// `META` is not read again after the lease was acquired.
     NoSecondLookup,
     /// A publish whose response was lost is retried without its client token.
@@ -95,7 +99,7 @@ pub(super) enum Mutant {
 
 impl Mutant {
     /// All mutants, each with the smallest scope in which it is detected.
-    pub(super) const ALL: [(Mutant, Scope); 43] = [
+    pub(super) const ALL: [(Mutant, Scope); 45] = [
         (Mutant::NoToken, Scope::RACE),
         (Mutant::ExpiryForToken, Scope::RACE),
         (Mutant::RisingForToken, Scope::RACE),
@@ -114,6 +118,8 @@ impl Mutant {
         (Mutant::ExtensionDropsCounts, Scope::CLOCKS_UNCHANGED),
         (Mutant::EarlierTimeIsNotCounted, Scope::CLOCKS),
         (Mutant::SameBase, Scope::REPLACED_TAG),
+        (Mutant::ExpiryOfUnseenCount, Scope::HARD_TAG),
+        (Mutant::ExpiredCountIgnored, Scope::HARD_TAG),
         (Mutant::NoSecondLookup, Scope::RACE),
         (Mutant::PublishWithoutClientToken, Scope::ALONE_IN_PLACE),
         (Mutant::AcquireSentAgain, Scope::FENCE),

@@ -2,7 +2,7 @@
 
 use super::invariant::{self, Violation};
 use super::mutant::Mutant;
-use super::protocol::{Request, body_for, body_of};
+use super::protocol::{InvalidationKind, Request, body_for, body_of};
 use super::scope::Recipe;
 use super::state::State;
 use super::table::{META, World};
@@ -31,8 +31,11 @@ impl World {
         let result = self.commit(state.rows, request);
         // Its sender is told that the tag was invalidated.
         let is_acknowledged = result.written.is_some() || self.is(Mutant::EarlierTimeIsNotCounted);
-        if matches!(request, Request::InvalidateTag { .. }) && is_acknowledged {
+        if let (Request::InvalidateTag { how, .. }, true) = (request, is_acknowledged) {
             state.past.outdated.extend(state.past.tagged);
+            if how == InvalidationKind::Hard {
+                state.past.expired.extend(state.past.tagged);
+            }
         }
         let Some(rows) = result.written else { return (result.response, None) };
         state.rows = rows;

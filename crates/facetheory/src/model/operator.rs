@@ -54,13 +54,17 @@ impl World {
     }
 
     /// Requests an invalidation of the tag.
-    pub(super) fn invalidate_tag(&self, state: &mut State) -> bool {
-        if !state.begin(INVALIDATOR, Event::Tag) {
+    pub(super) fn invalidate_tag(&self, state: &mut State, how: InvalidationKind) -> bool {
+        let (event, row) = match how {
+            InvalidationKind::Soft => (Event::Tag, 0),
+            // It reads the row first.
+            InvalidationKind::Hard => (Event::HardTag, state.rows.0[TAG]),
+        };
+        if !state.begin(INVALIDATOR, event) {
             return false;
         }
         state.past.tagged = state.past.begun;
-        let request =
-            Request::InvalidateTag { operation: state.operations, now: state.wall(), refused_by: 0 };
+        let request = Request::InvalidateTag { operation: state.operations, now: state.wall(), how, row };
         state.send(INVALIDATOR, request)
     }
 
@@ -171,11 +175,11 @@ impl World {
                 Operator::Idle
             }
             (
-                Operator::Waiting(Request::InvalidateTag { operation, now, refused_by: 0 }),
+                Operator::Waiting(Request::InvalidateTag { operation, now, how, row: 0 }),
                 Response::Refused,
             ) if !self.is(Mutant::EarlierTimeIsNotCounted) => {
-                let refused_by = state.rows.0[TAG];
-                Operator::Waiting(Request::InvalidateTag { operation, now, refused_by })
+                let row = state.rows.0[TAG];
+                Operator::Waiting(Request::InvalidateTag { operation, now, how, row })
             }
             (Operator::Waiting(Request::Collect { body, .. }), Response::Applied) => Operator::Deleting(body),
             (Operator::Waiting(Request::Evict { now, rows, .. }), Response::Applied) => {

@@ -14,7 +14,7 @@ use crate::protocol::epoch::Epoch;
 use crate::protocol::eviction::{self, Deletion, Eviction};
 use crate::protocol::extend::Witness;
 use crate::protocol::generation::Generation;
-use crate::protocol::invalidate::{self, Found, InvalidationMode, TagInvalidation};
+use crate::protocol::invalidate::{self, Found, InvalidationMode, RowOfTag, TagInvalidation};
 use crate::protocol::lease::{Lease, LeaseTerms};
 use crate::protocol::pointer;
 use crate::protocol::publish::{Guards, Publication};
@@ -39,6 +39,15 @@ pub(super) const CLOCK_STEP: i8 = 6;
 pub(super) enum InvalidationKind {
     Soft,
     Hard,
+}
+
+impl InvalidationKind {
+    pub(super) fn mode(self) -> InvalidationMode {
+        match self {
+            InvalidationKind::Soft => InvalidationMode::Soft,
+            InvalidationKind::Hard => InvalidationMode::Hard,
+        }
+    }
 }
 
 /// The state of the page that an invalidation found.
@@ -91,11 +100,12 @@ pub(super) enum Request {
         how: InvalidationKind,
         target: Target,
     },
-    /// Counts an invalidation of the tag, whose row has refused an earlier attempt.
+    /// Counts an invalidation of the tag, whose row was read, or has refused an earlier attempt.
     InvalidateTag {
         operation: u8,
         now: i8,
-        refused_by: RowId,
+        how: InvalidationKind,
+        row: RowId,
     },
     /// Another service invalidates the tag.
     PutTag {
@@ -246,9 +256,14 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
             extension(world, lease, now, seen, generated_at, epoch).expect("a page that can be extended")
         }
         Request::Invalidate { now, how, target, .. } => invalidation(world, now, how, target),
-        Request::InvalidateTag { operation, now, refused_by } => {
+        Request::InvalidateTag { operation, now, how, row } => {
             let random = if world.is(Mutant::SameBase) { 0 } else { 100 * u64::from(operation) };
-            TagInvalidation::new(world.key(TAG).clone(), at(now), None, random).txn(world.item(refused_by))
+            let invalidation =
+                TagInvalidation::new(world.key(TAG).clone(), how.mode(), at(now), None, random);
+            if world.is(Mutant::ExpiryOfUnseenCount) {
+                return Txn::from(invalidation.update(RowOfTag(world.item(row))));
+            }
+            invalidation.txn(world.item(row))
         }
         Request::PutTag { now, .. } => {
             Txn::from(Write::put(world.key(TAG).clone(), Epoch::at(at(now).seconds()).to_item()))
@@ -263,6 +278,7 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
                 pin: Duration::from_secs(world.scope.pin),
                 ttl: ttl(world, now),
                 superseded_ttl: ttl(world, now),
+                epochs: SeenEpochs::default(),
                 now: at(now),
             }
             .txn();
@@ -296,7 +312,8 @@ pub(super) fn transaction(world: &World, rows: Rows, request: Request) -> Txn {
                 return Txn::from(old.when(name::PK.absent()));
             }
             // Another number than that of any operation.
-            TagInvalidation::new(world.key(TAG).clone(), at(now), None, 50).of_absent_row()
+            TagInvalidation::new(world.key(TAG).clone(), InvalidationMode::Soft, at(now), None, 50)
+                .of_absent_row()
         }
         // As the recipe of other languages describes it.
         Request::Swap { body, .. } => {
@@ -404,10 +421,6 @@ fn only_check(txn: Txn, sk: &str) -> Txn {
 }
 
 fn invalidation(world: &World, now: i8, how: InvalidationKind, target: Target) -> Txn {
-    let strength = match how {
-        InvalidationKind::Soft => InvalidationMode::Soft,
-        InvalidationKind::Hard => InvalidationMode::Hard,
-    };
     let found = match target {
         Target::Nothing => Found::Nothing,
         Target::Page => Found::Page,
@@ -416,7 +429,7 @@ fn invalidation(world: &World, now: i8, how: InvalidationKind, target: Target) -
         }
         Target::Pinned => Found::Pinned,
     };
-    let txn = invalidate::page(&world.page, found, strength, at(now)).expect("there is something to do");
+    let txn = invalidate::page(&world.page, found, how.mode(), at(now)).expect("there is something to do");
     without(txn, world.is(Mutant::InvalidateWithoutFence), &world.key(LOCK).sk)
 }
 

@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::budget::Event::{
-    ClockStep, Collect, Crash, Damage, Evict, Fault, Hard, LockExpiry, PutTag, RollBack, RowExpiry, Soft,
+    ClockStep, Collect, Crash, Damage, Evict, Fault, Hard, HardTag, LockExpiry, PutTag, RollBack, RowExpiry, Soft,
     Swap, Tag,
 };
 
@@ -211,6 +211,14 @@ impl Scope {
         ..Scope::CLOCKS
     };
 
+    /// Soft and hard invalidation of a tag while the wall clocks are set. A request may arrive late.
+    pub(super) const HARD_TAG: Scope = Scope {
+        name: "hard tag",
+        leases: 2,
+        budget: Budget::of(&[(Fault, 1), (ClockStep, 1), (Tag, 1), (HardTag, 1)]),
+        ..Scope::CLOCKS
+    };
+
     /// Invalidation of a tag whose row another service replaces.
     pub(super) const REPLACED_TAG: Scope = Scope {
         name: "replaced tag",
@@ -403,7 +411,7 @@ impl Scope {
     ];
 
     /// The scopes whose states are too many to explore all of them in a test.
-    pub(super) const LARGE: [Scope; 19] = [
+    pub(super) const LARGE: [Scope; 20] = [
         Scope::RACE,
         Scope::NETWORK,
         Scope::IN_PLACE,
@@ -411,6 +419,7 @@ impl Scope {
         Scope::INVALIDATION,
         Scope::TAG,
         Scope::CLOCKS_AND_FAULTS,
+        Scope::HARD_TAG,
         Scope::HISTORY,
         Scope::EVICTION,
         Scope::EVICTION_OF_UNCHANGED,

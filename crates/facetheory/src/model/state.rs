@@ -143,6 +143,8 @@ pub(super) struct Past {
     pub(super) begun: Set,
     /// The bodies whose render began before an invalidation.
     pub(super) outdated: Set,
+    /// The bodies whose render began before a hard invalidation of the tag.
+    pub(super) expired: Set,
     /// The bodies whose render had begun when a tag was last invalidated: the row may be written much later.
     pub(super) tagged: Set,
     /// The leases that have published.

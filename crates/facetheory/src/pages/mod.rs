@@ -168,7 +168,7 @@ impl Pages {
     /// ```
     pub async fn read(&self, page: &PageKey) -> Result<Option<(Meta, Body)>> {
         let Some(mut meta) = self.store.lookup(page).await?.meta else { return Ok(None) };
-        if meta.freshness(self.store.now()) == Freshness::MustNotServe {
+        if self.store.freshness(page, &meta).await? == Freshness::MustNotServe {
             return Ok(None);
         }
         let body = self.body(&meta).await?;

@@ -11,7 +11,7 @@ use super::render::{Render, RenderContext, RenderError};
 use super::{Outcome, Pages};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{
-    Acquire, Begin, Claim, Freshness, Generation, IdempotentRequest, Lease, Meta, PageKey, Published, View,
+    Acquire, Begin, Claim, Generation, IdempotentRequest, Lease, Meta, PageKey, Published, View,
 };
 use crate::store::Publish;
 
@@ -215,7 +215,7 @@ impl Pages {
         }
         if let Some(meta) = &seen
             && !reason.still_applies(meta, self.store.now())
-            && self.store.freshness(page, meta).await? == Freshness::Fresh
+            && self.store.is_fresh(page, Some(meta)).await?
         {
             return Ok(ControlFlow::Break(Outcome::AlreadyFresh(meta.clone())));
         }

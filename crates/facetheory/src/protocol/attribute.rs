@@ -23,6 +23,8 @@ pub(crate) const RESULT_S3_KEY: Attr<String> = Attr::new("result_s3_key");
 // Tags.
 pub(crate) const INVALIDATED_AT: Attr<i64> = Attr::new("invalidated_at");
 pub(crate) const SEQ: Attr<u64> = Attr::new("seq");
+// Of META too, where it is our own.
+pub(crate) const EXPIRED_AT: Attr<i64> = Attr::new("expired_at");
 
 // The change feed.
 pub(crate) const CHANGED: Attr<String> = Attr::new("changed");
@@ -40,12 +42,13 @@ pub(crate) const VARIANT: Attr<String> = Attr::new("variant");
 pub(crate) const DEPLOYMENT: Attr<String> = Attr::new("deployment");
 pub(crate) const STALE_SINCE: Attr<i64> = Attr::new("stale_since");
 pub(crate) const MUST_NOT_SERVE: Attr<bool> = Attr::new("must_not_serve");
-pub(crate) const EXPIRED_AT: Attr<i64> = Attr::new("expired_at");
 pub(crate) const PINNED_UNTIL: Attr<i64> = Attr::new("pinned_until");
 pub(crate) const USED_AT: Attr<i64> = Attr::new(tabletheory::USED_AT);
 pub(crate) const MARK: Attr<String> = Attr::new("mark");
 pub(crate) const EPOCHS: Attr<Value> = Attr::new("epochs");
 pub(crate) const SEQ_BASE: Attr<u64> = Attr::new("seq_base");
 pub(crate) const SEQ_AT: Attr<i64> = Attr::new("seq_at");
+pub(crate) const EXPIRED_SEQ: Attr<u64> = Attr::new("expired_seq");
+pub(crate) const EXPIRED_SEQ_AT: Attr<i64> = Attr::new("expired_seq_at");
 pub(crate) const OWNER: Attr<String> = Attr::new("owner");
 pub(crate) const IN_PROGRESS_UNTIL: Attr<i64> = Attr::new("in_progress_until");

@@ -28,6 +28,13 @@ codec::row! {
         pub seq_base: Option<u64> = SEQ_BASE,
         /// The `invalidated_at` that was written with a count. If it is another one, another language has written that.
         pub seq_at: Option<i64> = SEQ_AT,
+        /// When the tag was last hard invalidated, in epoch seconds: from then on, no page may be served that was generated before.
+        /// Another language may write a time that is still to come.
+        pub expired_at: Option<i64> = EXPIRED_AT,
+        /// The `seq` that the last hard invalidation has counted.
+        pub expired_seq: Option<u64> = EXPIRED_SEQ,
+        /// The `expired_at` that was written with this count. If it is another one, another language has written that.
+        pub expired_seq_at: Option<i64> = EXPIRED_SEQ_AT,
     }
 }
 
@@ -53,6 +60,17 @@ impl Epoch {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.seq.map_or(0, |seq| self.seq_base.unwrap_or(0).saturating_add(seq))
+    }
+
+    /// The [count](Epoch::count) of the last hard invalidation; `None` if none was counted.
+    pub(crate) fn expired_count(&self) -> Option<u64> {
+        self.seq?;
+        self.expired_seq.map(|seq| self.seq_base.unwrap_or(0).saturating_add(seq))
+    }
+
+    /// Whether another language has written the time of the last hard invalidation, so that the count does not show it.
+    pub(crate) fn has_uncounted_expiry(&self) -> bool {
+        self.expired_count().is_none() || self.expired_seq_at != self.expired_at
     }
 
     /// Whether another language has written the time, so that the count does not show this invalidation.

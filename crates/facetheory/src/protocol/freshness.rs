@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tabletheory::Timestamp;
 
-use crate::protocol::{Epoch, Lock, Meta, Tag};
+use crate::protocol::{Epoch, InvalidationMode, Lock, Meta, Tag};
 
 /// Whether a page may be served at a given time.
 ///
@@ -56,7 +56,8 @@ impl Meta {
     ///
     /// The page is stale if one of its tags was invalidated since its render began: if the count of the tag is not the one that the
     /// [render saw](crate::protocol::Generation::epochs). If the page or the epoch has no count, times are compared: then the page is stale if it
-    /// was generated at most `skew` after the invalidation, since the clocks of two hosts differ. Tags do not affect a pinned page.
+    /// was generated at most `skew` after the invalidation, since the clocks of two hosts differ. If the tag was hard invalidated since
+    /// then, the page must not be served. A soft invalidation of a tag does not affect a pinned page.
     ///
     /// ```
     /// use facetheory::Tag;
@@ -83,8 +84,18 @@ impl Meta {
         skew: Duration,
     ) -> Freshness {
         let own = self.freshness(now);
-        let outdated = self.is_outdated(epochs, skew) && !self.is_pinned(now);
-        if own == Freshness::Fresh && outdated { Freshness::Stale } else { own }
+        let of_tag = |(tag, epoch): &(Tag, Option<Epoch>)| {
+            self.generation.invalidation_by(tag, epoch.as_ref(), now, skew)
+        };
+        let mut modes = epochs.iter().filter_map(of_tag).peekable();
+        let is_outdated = modes.peek().is_some() && !self.is_pinned(now);
+        if modes.any(|mode| mode == InvalidationMode::Hard) {
+            Freshness::MustNotServe
+        } else if own == Freshness::Fresh && is_outdated {
+            Freshness::Stale
+        } else {
+            own
+        }
     }
 
     /// Whether one of these tags was invalidated since the render of the page began.
@@ -135,6 +146,46 @@ mod tests {
         let at = |now| page.freshness_with(&epochs, Timestamp::from_seconds(now), Duration::ZERO);
         assert_eq!(at(149), Freshness::Fresh);
         assert_eq!(at(150), Freshness::Stale);
+    }
+
+    #[test]
+    fn a_hard_invalidation_that_another_language_wrote_applies_once_its_time_has_come() {
+        let mut epoch = Epoch::at(120);
+        epoch.expired_at = Some(150);
+        let at = |generated_at: i64, now: i64| {
+            let epochs = [(Tag::everything(), Some(epoch))];
+            let page = meta(generated_at, 600);
+            page.freshness_with(&epochs, Timestamp::from_seconds(now), Duration::from_secs(2))
+        };
+        assert_eq!(at(100, 149), Freshness::Stale, "it has not come");
+        assert_eq!(at(100, 150), Freshness::MustNotServe);
+        assert_eq!(at(122, 150), Freshness::MustNotServe, "within the skew");
+        assert_eq!(at(123, 150), Freshness::Fresh, "it was rendered after the invalidation");
+    }
+
+    #[test]
+    fn a_page_may_be_served_that_was_rendered_between_a_hard_and_a_soft_invalidation() {
+        let mut epoch = Epoch::at(300);
+        epoch.expired_at = Some(100);
+        let at = |generated_at: i64| {
+            let epochs = [(Tag::everything(), Some(epoch))];
+            meta(generated_at, 600).freshness_with(&epochs, Timestamp::from_seconds(400), Duration::ZERO)
+        };
+        assert_eq!(
+            [at(100), at(200), at(301)],
+            [Freshness::MustNotServe, Freshness::Stale, Freshness::Fresh]
+        );
+    }
+
+    #[test]
+    fn a_pin_ends_with_a_hard_invalidation_of_a_tag() {
+        let mut page = meta(100, 60);
+        page.pinned_until = Some(150);
+        let mut epoch = Epoch::at(120);
+        epoch.expired_at = Some(120);
+        let epochs = [(Tag::everything(), Some(epoch))];
+        let freshness = page.freshness_with(&epochs, Timestamp::from_seconds(130), Duration::ZERO);
+        assert_eq!(freshness, Freshness::MustNotServe);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Invalidation: a page that was rendered before it is never fresh after it, in any language.
 
-use tabletheory::{Cond, Item, Key, Number, Timestamp, Txn, Update, Value, Write};
+use tabletheory::{Attr, Cond, Item, Key, Number, Timestamp, Txn, Update, Value, Write};
 
 use crate::protocol::row::codec::Reader;
-use crate::protocol::{Lease, Meta, PageKey, attribute as name, pointer};
+use crate::protocol::{Epoch, Lease, Meta, PageKey, attribute as name, pointer};
 
-/// Whether an invalidated page may be served while it is regenerated.
+/// Whether an invalidated page, or a page with an invalidated tag, may be served while it is regenerated.
 ///
 /// ```
 /// assert_ne!(facetheory::InvalidationMode::Soft, facetheory::InvalidationMode::Hard);
@@ -110,6 +110,7 @@ fn stale_update(mode: InvalidationMode, now: Timestamp) -> Update {
 #[derive(Debug)]
 pub(crate) struct TagInvalidation {
     pub(crate) tag: Key,
+    pub(crate) mode: InvalidationMode,
     pub(crate) now: Timestamp,
     /// The `ttl` of the row, in epoch seconds.
     ttl: Option<i64>,
@@ -122,8 +123,14 @@ impl TagInvalidation {
     const MAX: u64 = 1 << 52;
 
     /// The invalidation of the tag with this row, given a random number.
-    pub(crate) fn new(tag: Key, now: Timestamp, ttl: Option<i64>, random: u64) -> Self {
-        TagInvalidation { tag, now, ttl, base: 1 + random % (Self::MAX - 1) }
+    pub(crate) fn new(
+        tag: Key,
+        mode: InvalidationMode,
+        now: Timestamp,
+        ttl: Option<i64>,
+        random: u64,
+    ) -> Self {
+        TagInvalidation { tag, mode, now, ttl, base: 1 + random % (Self::MAX - 1) }
     }
 
     /// The write if there is no row. A damaged row, which conditions do not see, is replaced by it, and begins to count again.
@@ -132,33 +139,92 @@ impl TagInvalidation {
         Txn::new(txn.writes().iter().cloned().map(|write| write.when(name::PK.absent())))
     }
 
-    /// The write, given the row that refused the previous attempt. The first attempt fits nearly every row.
-    pub(crate) fn txn(&self, refused_by: Option<&Item>) -> Txn {
+    /// The write, given the row as it was read, or as it has refused the previous attempt. Without one, a soft invalidation fits
+    /// nearly every row, and a hard one a row that was never hard invalidated and does not count.
+    pub(crate) fn txn(&self, row: Option<&Item>) -> Txn {
+        let row = RowOfTag(row);
+        Txn::from(self.guards(row).into_iter().fold(self.update(row), Write::when))
+    }
+
+    /// The write without its conditions.
+    pub(crate) fn update(&self, row: RowOfTag<'_>) -> Write {
         let now = self.now.seconds();
-        let read = |attribute: &str| refused_by.and_then(|row| row.get(attribute));
-        let counts = [name::SEQ, name::SEQ_BASE];
-        let (update, guards) = if counts.iter().all(|count| is_count(read(count.name()))) {
-            let update = Update::new([name::SEQ.add(1_u64), name::SEQ_BASE.set_if_absent(self.base)]);
-            (update, counts.map(|count| count.absent().or(count.between(0_u64, Self::MAX))))
+        let mut update = if row.is_counting() {
+            Update::new([name::SEQ.add(1_u64), name::SEQ_BASE.set_if_absent(self.base)])
         } else {
             // Without a new count, nothing with the tag could be invalidated any more. It differs from every earlier one.
-            let update = Update::new([name::SEQ.set(1_u64), name::SEQ_BASE.set(self.base)]);
-            (update, counts.map(|count| pointer::is_value(&count.any(), read(count.name()))))
+            Update::new([name::SEQ.set(1_u64), name::SEQ_BASE.set(self.base)])
         };
-        let time = read(name::INVALIDATED_AT.name()).and_then(Value::as_number).map(Number::whole);
-        let write = if time.is_some_and(|time| time > now) {
-            Write::update(self.tag.clone(), update)
-        } else {
+        if self.mode == InvalidationMode::Hard {
+            let seq = row.number(&name::SEQ.any()).filter(|_| row.is_counting()).unwrap_or(0);
+            // A later time that was counted stays, because a clock that is behind must not cancel that invalidation. Another
+            // language may have written a time that is still to come: for pages of before, it comes now.
+            let earlier = row.number(&name::EXPIRED_AT.any());
+            let counted = earlier.filter(|at| row.number(&name::EXPIRED_SEQ_AT.any()) == Some(*at));
+            let expired_at = counted.map_or(now, |counted| counted.max(now));
+            update = update
+                .with(name::EXPIRED_SEQ.set(u64::try_from(seq).unwrap_or(0).saturating_add(1)))
+                .with(name::EXPIRED_AT.set(expired_at))
+                .with(name::EXPIRED_SEQ_AT.set(expired_at));
+        }
+        if !row.is_later_than(now) {
             let ttl = self.ttl.map_or_else(|| name::TTL.remove(), |ttl| name::TTL.set(ttl));
-            let update = update.with(name::INVALIDATED_AT.set(now)).with(name::SEQ_AT.set(now)).with(ttl);
-            Write::update(self.tag.clone(), update).when(!name::INVALIDATED_AT.gt(now))
+            update = update.with(name::INVALIDATED_AT.set(now)).with(name::SEQ_AT.set(now)).with(ttl);
+        }
+        Write::update(self.tag.clone(), update)
+    }
+
+    fn guards(&self, row: RowOfTag<'_>) -> Vec<Cond> {
+        let now = self.now.seconds();
+        let is_in_range = |count: &Attr<u64>| count.absent().or(count.between(0_u64, Self::MAX));
+        let mut guards: Vec<Cond> = if row.is_counting() {
+            RowOfTag::COUNTS.iter().map(is_in_range).collect()
+        } else {
+            RowOfTag::COUNTS.iter().map(|count| row.is_as_read(&count.any())).collect()
         };
-        Txn::from(guards.into_iter().fold(write, Write::when))
+        if self.mode == InvalidationMode::Hard {
+            // The update names the count, so the row must not have counted since it was read.
+            guards.extend([name::SEQ.any(), name::EXPIRED_AT.any()].iter().map(|attr| row.is_as_read(attr)));
+        }
+        guards.extend((!row.is_later_than(now)).then(|| !name::INVALIDATED_AT.gt(now)));
+        guards
+    }
+
+    /// Whether another process has hard invalidated the tag between two reads of its row. Then this one need not do it again.
+    pub(crate) fn was_done(before: Option<&Item>, after: Option<&Item>) -> bool {
+        let expired = |row: Option<&Item>| row.and_then(|row| Epoch::read(row).ok()?.expired_count());
+        expired(after).is_some_and(|after| expired(before) != Some(after))
     }
 }
 
-/// Whether a value can be counted up: it is absent, or a number in the range of counts.
-fn is_count(value: Option<&Value>) -> bool {
-    let range = Number::from(0_u64)..=Number::from(TagInvalidation::MAX);
-    value.is_none_or(|value| value.as_number().is_some_and(|number| range.contains(number)))
+/// The row of a tag as it was read, with whatever other languages have written into it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowOfTag<'a>(pub(crate) Option<&'a Item>);
+
+impl RowOfTag<'_> {
+    const COUNTS: [Attr<u64>; 2] = [name::SEQ, name::SEQ_BASE];
+
+    fn value(&self, attribute: &Attr<Value>) -> Option<&Value> {
+        self.0.and_then(|row| row.get(attribute.name()))
+    }
+
+    fn number(&self, attribute: &Attr<Value>) -> Option<i64> {
+        self.value(attribute).and_then(Value::as_number).map(Number::whole)
+    }
+
+    /// Whether it can count up: its counts are absent, or numbers in their range.
+    fn is_counting(&self) -> bool {
+        let range = Number::from(0_u64)..=Number::from(TagInvalidation::MAX);
+        let is_count = |value: &Value| value.as_number().is_some_and(|number| range.contains(number));
+        Self::COUNTS.iter().all(|count| self.value(&count.any()).is_none_or(is_count))
+    }
+
+    /// Whether the tag was last invalidated after this time.
+    fn is_later_than(&self, now: i64) -> bool {
+        self.number(&name::INVALIDATED_AT.any()).is_some_and(|time| time > now)
+    }
+
+    fn is_as_read(&self, attribute: &Attr<Value>) -> Cond {
+        pointer::is_value(attribute, self.value(attribute))
+    }
 }

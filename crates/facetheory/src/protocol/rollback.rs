@@ -5,7 +5,7 @@ use std::time::Duration;
 use tabletheory::{Commit, Cond, Item, Timestamp, Txn, Update, Write};
 
 use crate::protocol::{
-    Meta, PageKey, Version, attribute as name, pointer,
+    Meta, PageKey, SeenEpochs, Version, attribute as name, pointer,
     publish::{next_version, replace_meta},
     ttl::{after, seconds},
 };
@@ -38,6 +38,9 @@ pub(crate) struct Rollback<'a> {
     pub(crate) ttl: Option<i64>,
     /// The `ttl` of the version that is replaced, in epoch seconds.
     pub(crate) superseded_ttl: Option<i64>,
+    /// The counts of the tags of the version now: a pin ends with a later hard invalidation of one of them, and not with an earlier
+    /// one.
+    pub(crate) epochs: SeenEpochs,
     pub(crate) now: Timestamp,
 }
 
@@ -75,6 +78,7 @@ impl Rollback<'_> {
         } else {
             // Readers in every language use these two attributes, so they honour the pin without knowing about pins.
             meta.generation.generated_at = self.now.seconds();
+            meta.generation.epochs = Some(self.epochs.clone().of_copy_at(self.now.seconds()));
             meta.generation.revalidate_seconds = seconds(self.pin);
             meta.pinned_until = Some(after(self.now, self.pin));
         }
@@ -158,6 +162,7 @@ mod tests {
             seen: &seen,
             pin: Duration::from_secs(60),
             ttl: None,
+            epochs: SeenEpochs::default(),
             superseded_ttl: None,
             now: Timestamp::from_seconds(200),
         };

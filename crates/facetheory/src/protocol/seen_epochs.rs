@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use tabletheory::{Number, Value};
+use tabletheory::{Number, Timestamp, Value};
 
 use crate::error::Result;
 use crate::protocol::generation::Generation;
 use crate::protocol::row::codec::{Field, Place};
 use crate::protocol::ttl::seconds;
-use crate::protocol::{Epoch, Tag};
+use crate::protocol::{Epoch, InvalidationMode, Tag};
 
 /// The count of each tag of a page, as the render of the page saw it when it began.
 ///
@@ -139,6 +139,42 @@ impl Generation {
             || by_time && epoch.is_some_and(Epoch::has_uncounted_time)
     }
 
+    /// How a tag was invalidated since this render began, given the epoch row of the tag; `None` if it was not.
+    ///
+    /// It was hard invalidated if the render saw a count from before the last hard invalidation, or one that the row does not
+    /// know. A page that was rendered after the last hard invalidation, and before a soft one, may be served stale.
+    pub(crate) fn invalidation_by(
+        &self,
+        tag: &Tag,
+        epoch: Option<&Epoch>,
+        now: Timestamp,
+        skew: Duration,
+    ) -> Option<InvalidationMode> {
+        if !self.is_outdated_by(tag, epoch, skew) {
+            return None;
+        }
+        let is_hard = epoch.is_some_and(|epoch| {
+            self.is_expired_by_count(tag, epoch) || self.is_expired_by_time(epoch, now, skew)
+        });
+        Some(if is_hard { InvalidationMode::Hard } else { InvalidationMode::Soft })
+    }
+
+    fn is_expired_by_count(&self, tag: &Tag, epoch: &Epoch) -> bool {
+        let (Some(seen), Some(expired)) = (self.seen_epochs(), epoch.expired_count()) else { return false };
+        !(expired..=epoch.count()).contains(&seen.count_of(tag))
+    }
+
+    /// Whether this render began at most `skew` after a tag was hard invalidated, by the clocks. They are compared if the counts do
+    /// not show it. Another language may have written a time that is still to come; ours was over when it was written, even if
+    /// clocks have been set back since.
+    fn is_expired_by_time(&self, epoch: &Epoch, now: Timestamp, skew: Duration) -> bool {
+        let is_uncounted = epoch.has_uncounted_expiry();
+        let is_compared = is_uncounted || self.seen_epochs().is_none();
+        let has_come = |at: &i64| !is_uncounted || *at <= now.seconds();
+        let expired_at = epoch.expired_at.filter(has_come).filter(|_| is_compared);
+        expired_at.is_some_and(|at| self.generated_at <= at.saturating_add(seconds(skew)))
+    }
+
     /// Whether this render began at most `skew` after a tag was invalidated, by the clocks.
     pub(crate) fn is_outdated_by_time(&self, epoch: &Epoch, skew: Duration) -> bool {
         self.generated_at <= epoch.invalidated_at.saturating_add(seconds(skew))
@@ -159,7 +195,7 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Event {
         /// An invalidation, at this time.
-        Counted(i32),
+        Counted(i32, InvalidationMode),
         /// A put by another service, at this time.
         Put(i32),
         Deleted,
@@ -170,7 +206,8 @@ mod tests {
     fn event() -> impl Strategy<Value = Event> {
         let time = -7200..7200_i32;
         prop_oneof![
-            4 => time.clone().prop_map(Event::Counted),
+            4 => time.clone().prop_map(|at| Event::Counted(at, InvalidationMode::Soft)),
+            2 => time.clone().prop_map(|at| Event::Counted(at, InvalidationMode::Hard)),
             1 => time.clone().prop_map(Event::Put),
             1 => Just(Event::Deleted),
             3 => time.prop_map(Event::Render),
@@ -190,6 +227,8 @@ mod tests {
                 let row = async || table.get(&key, tabletheory::Consistency::Strong).await.expect("a read");
                 // The last render, whether the tag was invalidated since, and whether the row has changed at all.
                 let mut page: Option<(Generation, bool, bool)> = None;
+                // Whether it was hard invalidated since; `None` if another service has replaced the row.
+                let mut expired = None;
                 for (number, event) in (0_u64..).zip(events) {
                     let write = match event {
                         Event::Render(at) => {
@@ -201,17 +240,19 @@ mod tests {
                             // As the table stores it.
                             let item = Meta::of(render).to_item();
                             page = Some((Meta::read(&item).expect("META").generation, false, false));
+                            expired = Some(false);
                             continue;
                         }
-                        Event::Counted(at) => {
+                        Event::Counted(at, mode) => {
                             let now = Timestamp::from_seconds(at.into());
                             let random = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(number * 7919);
-                            let invalidation = TagInvalidation::new(key.clone(), now, None, random);
+                            let invalidation = TagInvalidation::new(key.clone(), mode, now, None, random);
                             if !table.commit(&invalidation.txn(None)).await.expect("a write").is_done() {
                                 let again = invalidation.txn(row().await.as_ref());
                                 assert!(table.commit(&again).await.expect("a write").is_done(), "{event:?}");
                             }
                             page = page.map(|(render, ..)| (render, true, true));
+                            expired = expired.map(|expired| expired || mode == InvalidationMode::Hard);
                             continue;
                         }
                         Event::Put(at) => Write::put(key.clone(), Item::from([("invalidated_at", i64::from(at).into())])),
@@ -219,6 +260,7 @@ mod tests {
                     };
                     assert!(table.commit(&Txn::from(write)).await.expect("a write").is_done());
                     page = page.map(|(render, invalidated, _)| (render, invalidated, true));
+                    expired = None;
                 }
                 let Some((render, invalidated, changed)) = page else { return };
                 let epoch = row().await.map(|row| Epoch::read(&row).expect("a row"));
@@ -230,6 +272,12 @@ mod tests {
                 }
                 if !changed && is_counted {
                     assert!(!is_outdated, "{render:?} {epoch:?}");
+                }
+                for now in [-9000, 0, 9000].map(Timestamp::from_seconds) {
+                    let mode = render.invalidation_by(&tag, epoch.as_ref(), now, SKEW);
+                    if let Some(expired) = expired {
+                        assert_eq!(mode == Some(InvalidationMode::Hard), expired, "{render:?} {epoch:?}");
+                    }
                 }
             });
         }

@@ -52,6 +52,20 @@ impl Tag {
         Tag::checked(name)
     }
 
+    /// The tag that a header of another product names. A name that is reserved for implicit tags gets the prefix `t:`.
+    ///
+    /// ```
+    /// use facetheory::Tag;
+    ///
+    /// assert_eq!(Tag::of_header("node:1")?.as_str(), "node:1");
+    /// assert_eq!(Tag::of_header("path=/docs")?.as_str(), "t:path=/docs");
+    /// # Ok::<(), facetheory::Error>(())
+    /// ```
+    pub fn of_header(name: &str) -> Result<Self> {
+        let is_reserved = IMPLICIT.iter().any(|prefix| name.starts_with(prefix));
+        Tag::new(if is_reserved { format!("t:{name}") } else { name.to_owned() })
+    }
+
     /// The tag of every page at a path or below it: `/docs` covers `/docs`, `/docs/` and `/docs/a/b`, but not `/docsets`.
     ///
     /// ```

@@ -14,7 +14,9 @@ use super::{KnownChanges, PageStore, Pending};
 use crate::error::Result;
 use crate::protocol::feed::Subject;
 use crate::protocol::ttl::seconds;
-use crate::protocol::{Epoch, Freshness, Generation, Meta, PageKey, SeenEpochs, Tag, Tenant};
+use crate::protocol::{
+    Epoch, Freshness, Generation, InvalidationMode, Meta, PageKey, SeenEpochs, Tag, Tenant,
+};
 
 /// The most epochs in the cache.
 const MAX_CACHED: usize = 10_000;
@@ -42,7 +44,12 @@ pub(super) struct EpochCache {
 enum Known {
     Row(Option<Epoch>),
     /// This process has invalidated the tag, and has not read its row since.
-    Invalidated,
+    Invalidated {
+        /// The last of these invalidations was hard, or an earlier one.
+        is_hard: bool,
+        /// The row as it was last read before.
+        before: Option<Epoch>,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +63,7 @@ impl CachedEpoch {
     fn row(self) -> Option<Option<Epoch>> {
         match self.known {
             Known::Row(epoch) => Some(epoch),
-            Known::Invalidated => None,
+            Known::Invalidated { .. } => None,
         }
     }
 }
@@ -100,7 +107,7 @@ impl EpochCache {
     /// Whether the epoch of a tag is known to have changed since it was last read, if it was read at all.
     fn has_changed(&self, key: &Key, changes: &KnownChanges) -> bool {
         match self.cached.get(key) {
-            Some(CachedEpoch { known: Known::Invalidated, .. }) => true,
+            Some(CachedEpoch { known: Known::Invalidated { .. }, .. }) => true,
             Some(CachedEpoch { read, .. }) => self.has_changed_since(key, read, changes),
             None => changes.has_changed(0, std::iter::once_with(|| Subject::of(&key.pk))),
         }
@@ -141,12 +148,18 @@ impl EpochCache {
     }
 
     /// Takes note of an epoch that this process has written, or may have written: it must be read again.
-    pub(super) fn record_write(&self, key: &Key, now: Timestamp, changes: u64) {
+    pub(super) fn record_write(&self, key: &Key, mode: InvalidationMode, now: Timestamp, changes: u64) {
         let _replacing = self.replacing.lock();
+        let (was_hard, before) = match self.cached.get(key).map(|cached| cached.known) {
+            Some(Known::Invalidated { is_hard, before }) => (is_hard, before),
+            Some(Known::Row(before)) => (false, before),
+            None => (false, None),
+        };
+        let known = Known::Invalidated { is_hard: was_hard || mode == InvalidationMode::Hard, before };
         let written = self.written.fetch_add(1, Ordering::AcqRel) + 1;
         self.last_written(key).fetch_max(written, Ordering::AcqRel);
         let read = ReadOf { at: Moment::now(now), changes, written };
-        self.cached.insert(key.clone(), CachedEpoch { known: Known::Invalidated, read });
+        self.cached.insert(key.clone(), CachedEpoch { known, read });
     }
 
     /// Whether an invalidation of the tag has not reached the table. It applies to every page in this process: the order of a
@@ -166,7 +179,7 @@ pub(crate) struct EpochsBeforeRender {
 impl PageStore {
     /// The freshness of a page, given its implicit tags and those of its row.
     ///
-    /// Epochs are read only for a page that is otherwise fresh, and only if they are not cached.
+    /// Epochs are read only for a page that may be served otherwise, and only if they are not cached.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
@@ -184,15 +197,21 @@ impl PageStore {
     /// ```
     pub async fn freshness(&self, page: &PageKey, meta: &Meta) -> Result<Freshness> {
         let now = self.now();
-        let own = meta.freshness(now);
-        if own != Freshness::Fresh || meta.is_pinned(now) {
-            return Ok(own);
+        if meta.must_not_serve {
+            return Ok(Freshness::MustNotServe);
         }
-        if meta.outlives_epochs(now) {
+        if meta.outlives_epochs(now) && !meta.is_pinned(now) {
             return Ok(Freshness::Stale);
         }
         let epochs = self.epochs_of(page, meta).await?;
         Ok(meta.freshness_with(&epochs, now, self.epoch_terms.skew))
+    }
+
+    /// Whether the page is fresh, given its implicit tags and those of its row. Epochs are not read for a page that is stale anyway.
+    pub(crate) async fn is_fresh(&self, page: &PageKey, meta: Option<&Meta>) -> Result<bool> {
+        let Some(meta) = meta else { return Ok(false) };
+        let own = meta.freshness(self.now());
+        Ok(own == Freshness::Fresh && self.freshness(page, meta).await? == Freshness::Fresh)
     }
 
     /// Whether a tag of the page was invalidated since its render began, even if the page is stale anyway.
@@ -204,21 +223,26 @@ impl PageStore {
         Ok(meta.is_outdated(&epochs, self.epoch_terms.skew))
     }
 
-    /// Whether a tag of the page was invalidated since its render began, according to the cache of this process alone.
-    pub(crate) fn is_known_outdated(&self, page: &PageKey, meta: &Meta) -> bool {
-        let (generation, skew) = (&meta.generation, self.epoch_terms.skew);
-        tags_of(page, meta).iter().any(|tag| {
+    /// How a tag of the page was invalidated since its render began, according to the cache of this process alone.
+    pub(crate) fn known_invalidation(&self, page: &PageKey, meta: &Meta) -> Option<InvalidationMode> {
+        let (generation, now, skew) = (&meta.generation, self.now(), self.epoch_terms.skew);
+        let is_hard = |mode: InvalidationMode| mode == InvalidationMode::Hard;
+        let modes = tags_of(page, meta).into_iter().filter_map(|tag| {
             let key = tag.key(page.tenant());
-            let is_known = match self.epochs.cached.get(&key).map(|cached| cached.known) {
-                Some(Known::Invalidated) => true,
-                // An epoch from before the render says nothing about the page.
-                Some(Known::Row(epoch)) if !is_older(epoch, tag, generation) => {
-                    generation.is_outdated_by(tag, epoch.as_ref(), skew)
+            let by = |epoch: Option<&Epoch>| generation.invalidation_by(&tag, epoch, now, skew);
+            let known = match self.epochs.cached.get(&key).map(|cached| cached.known) {
+                Some(Known::Invalidated { is_hard: false, before }) => {
+                    let before = by(before.as_ref()).filter(|_| !is_older(before, &tag, generation));
+                    before.or(Some(InvalidationMode::Soft))
                 }
-                _ => false,
+                Some(Known::Invalidated { is_hard: true, .. }) => Some(InvalidationMode::Hard),
+                // An epoch from before the render says nothing about the page.
+                Some(Known::Row(epoch)) if !is_older(epoch, &tag, generation) => by(epoch.as_ref()),
+                _ => None,
             };
-            is_known || self.epochs.is_pending(&key)
-        })
+            known.or_else(|| self.epochs.is_pending(&key).then_some(InvalidationMode::Soft))
+        });
+        modes.reduce(|one, other| if is_hard(one) { one } else { other })
     }
 
     /// Whether a change of the page with this row, or of one of its tags, has become known since the change with this number.
@@ -386,6 +410,16 @@ impl PageStore {
         let read = self.read_epochs(&unknown, page.tenant(), |_, _| None).await?;
         counts.extend(read.into_iter().map(|(tag, epoch)| (tag, count_of(epoch))));
         Ok(EpochsBeforeRender { counts, began })
+    }
+
+    /// The counts of the tags of this page with this generation, as the table has them now.
+    pub(super) async fn current_epochs(&self, page: &PageKey, generation: &Generation) -> Result<SeenEpochs> {
+        let tags = tags_of(page, &Meta::of(generation.clone()));
+        let mut current = SeenEpochs::of_render_at(self.now().seconds());
+        for (tag, epoch) in self.read_epochs(&tags, page.tenant(), |_, _| None).await? {
+            current.insert(&tag, count_of(epoch));
+        }
+        Ok(current)
     }
 
     /// The counts that a render saw, with those of tags that it has brought.

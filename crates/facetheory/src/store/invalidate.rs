@@ -94,7 +94,34 @@ impl PageStore {
     /// # Ok(()) }
     /// ```
     pub async fn invalidate_tag(&self, tag: &Tag, tenant: Option<&Tenant>) -> Result<()> {
-        self.write_epoch(&tag.key(tenant)).await
+        self.invalidate_tag_with(tag, tenant, InvalidationMode::Soft).await
+    }
+
+    /// Invalidates all pages with a tag like [`invalidate_tag`](PageStore::invalidate_tag), in this mode. After a hard
+    /// invalidation, no page that was rendered before it is served, pinned or not. That costs one more read.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> facetheory::Result<()> {
+    /// # use std::sync::Arc;
+    /// use facetheory::protocol::{Freshness, Generation, Meta};
+    /// use facetheory::{InvalidationMode, PageKey, PageStore, Tag};
+    ///
+    /// let store = PageStore::new(Arc::new(tabletheory::MemoryTable::new()));
+    /// let page = PageKey::new("/docs/a")?.at_path("/docs/a");
+    /// let meta = Meta::of(Generation::new("a.html", store.now().seconds(), 60));
+    /// store.invalidate_tag_with(&Tag::path("/docs")?, None, InvalidationMode::Hard).await?;
+    /// assert_eq!(store.freshness(&page, &meta).await?, Freshness::MustNotServe);
+    /// # Ok(()) }
+    /// ```
+    pub async fn invalidate_tag_with(
+        &self,
+        tag: &Tag,
+        tenant: Option<&Tenant>,
+        mode: InvalidationMode,
+    ) -> Result<()> {
+        let tag = tag.key(tenant);
+        let outcome = self.write_epoch_row(&tag, mode).await;
+        self.announce(&tag, outcome).await
     }
 
     /// Announces in the change feed that pages with a tag have changed, without invalidating them. One entry is cheaper to
@@ -117,43 +144,50 @@ impl PageStore {
         self.announce_change(&tag.key(tenant)).await
     }
 
-    /// Counts an invalidation of a tag in its epoch row, and announces it.
-    async fn write_epoch(&self, tag: &Key) -> Result<()> {
-        let outcome = self.write_epoch_row(tag).await;
-        self.announce(tag, outcome).await
-    }
-
     /// Replaces the damaged epoch row of a tag. The tag counts as invalidated now, because it may have been.
     pub(super) async fn replace_damaged_epoch(&self, tag: &Key) -> Result<()> {
         let (now, known) = (self.now(), self.known_changes.number());
-        let invalidation = self.invalidation_of(tag, now);
+        let mode = InvalidationMode::Soft;
+        let invalidation = self.invalidation_of(tag, mode, now);
         // If it is refused, another process has replaced the row.
         let outcome = self.persist(&invalidation.of_absent_row()).await;
-        self.epochs.record_write(tag, now, known);
+        self.epochs.record_write(tag, mode, now, known);
         outcome.map(drop)
     }
 
     /// Counts an invalidation of a tag in its epoch row, without an announcement. An invalidation may be counted twice if a
     /// response is lost, which does no harm.
-    pub(super) async fn write_epoch_row(&self, tag: &Key) -> Result<()> {
+    pub(super) async fn write_epoch_row(&self, tag: &Key, mode: InvalidationMode) -> Result<()> {
         let (now, known) = (self.now(), self.known_changes.number());
-        let outcome = self.count_invalidation(self.invalidation_of(tag, now)).await;
+        let outcome = self.count_invalidation(self.invalidation_of(tag, mode, now)).await;
         // Also after an error: the table may have been written.
-        self.epochs.record_write(tag, now, known);
+        self.epochs.record_write(tag, mode, now, known);
         outcome
     }
 
-    fn invalidation_of(&self, tag: &Key, now: Timestamp) -> TagInvalidation {
+    fn invalidation_of(&self, tag: &Key, mode: InvalidationMode, now: Timestamp) -> TagInvalidation {
         let ttl = self.ttls.of_epoch(now.seconds());
-        TagInvalidation::new(tag.clone(), now, ttl, self.random.next_u64())
+        TagInvalidation::new(tag.clone(), mode, now, ttl, self.random.next_u64())
     }
 
     async fn count_invalidation(&self, invalidation: TagInvalidation) -> Result<()> {
-        let mut refused_by = None;
+        let is_hard = invalidation.mode == InvalidationMode::Hard;
+        let first = match invalidation.mode {
+            InvalidationMode::Soft => None,
+            // Conditions do not see a damaged row.
+            InvalidationMode::Hard => {
+                let row = self.table.get(&invalidation.tag, Consistency::Strong).await?;
+                row.filter(|row| !row.is_damaged())
+            }
+        };
+        let mut row = first.clone();
         for _ in 0..MAX_ROUNDS {
-            match self.persist(&invalidation.txn(refused_by.as_ref())).await? {
+            match self.persist(&invalidation.txn(row.as_ref())).await? {
                 Commit::Done => return Ok(()),
-                Commit::Refused { seen, .. } => refused_by = seen,
+                Commit::Refused { seen, .. } => row = seen,
+            }
+            if is_hard && TagInvalidation::was_done(first.as_ref(), row.as_ref()) {
+                return Ok(());
             }
         }
         Err(contended("invalidated"))

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::PageStore;
 use crate::error::Result;
-use crate::protocol::PageKey;
 use crate::protocol::feed::{Changes, Subject};
+use crate::protocol::{InvalidationMode, PageKey};
 
 /// The most pending writes.
 const MAX_PENDING: usize = 10_000;
@@ -106,7 +106,7 @@ impl PageStore {
             self.replace_pending(key, &write, left.as_ref());
             return Ok(left);
         }
-        self.write_epoch_row(key).await?;
+        self.write_epoch_row(key, InvalidationMode::Soft).await?;
         let announcement = Pending::Announcement { since: *since };
         self.replace_pending(key, &write, Some(&announcement));
         Ok(Some(announcement))

@@ -5,8 +5,7 @@ use tabletheory::{Commit, Consistency, Table as _, Txn};
 use super::{MAX_ROUNDS, PageStore, contended};
 use crate::error::Result;
 use crate::protocol::{
-    Acquire, Begin, Claim, Freshness, Lease, Lock, Meta, PageKey, Request, RequestDecision, RequestStep,
-    request,
+    Acquire, Begin, Claim, Lease, Lock, PageKey, Request, RequestDecision, RequestStep, request,
 };
 
 impl PageStore {
@@ -97,11 +96,6 @@ impl PageStore {
         let key = PageKey::new(format!("idempotency-key:{idempotency_key}"))?.request(idempotency_key)?;
         let bound = request::bind_key(&key, hash, &self.request_terms, self.now());
         Ok(self.persist(&self.once(bound)).await?.is_done())
-    }
-
-    async fn is_fresh(&self, page: &PageKey, meta: Option<&Meta>) -> Result<bool> {
-        let Some(meta) = meta else { return Ok(false) };
-        Ok(self.freshness(page, meta).await? == Freshness::Fresh)
     }
 
     /// Fails a request and releases its lease, so that anyone may try it again.

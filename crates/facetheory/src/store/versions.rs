@@ -87,10 +87,11 @@ impl PageStore {
             }
             let (seen, target) =
                 (StoredMeta::read(meta)?.into_copy(self.epoch_terms.skew), Version::read(target)?);
+            let epochs = self.current_epochs(page, &target.generation).await?;
             let now = self.now();
             let (target, seen, target_sk) = (&target, &seen, version_sk);
             let ttl = self.ttls.of_page(seconds(pin), now);
-            let rollback = Rollback { page, target_sk, target, seen, pin, ttl, superseded_ttl, now };
+            let rollback = Rollback { page, target_sk, target, seen, pin, ttl, superseded_ttl, epochs, now };
             let txn = self.once(rollback.txn());
             match self.persist(&txn).await? {
                 Commit::Done => return Ok(RolledBack::Done),

@@ -63,6 +63,26 @@ async fn a_soft_invalidated_page_is_served_stale_and_regenerated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_page_whose_tag_was_hard_invalidated_is_rendered_again_before_it_is_served() {
+    for fresh in [true, false] {
+        let site = Site::new();
+        let other = site.another();
+        site.get("one").await;
+        other.get("one").await;
+        if !fresh {
+            tokio::time::advance(2 * INTERVAL).await;
+        }
+        let (tag, mode) = (Tag::everything(), InvalidationMode::Hard);
+        site.isr.invalidate_tag_with(&tag, None, mode).await.expect("a result");
+        tokio::time::advance(SECOND).await;
+        assert!(other.get_failing().await.is_err(), "the page from before is not served if the render fails");
+        tokio::time::advance(10 * SECOND).await;
+        assert_eq!(other.get("two").await, served(State::Miss, "two"));
+        assert_eq!(site.get("three").await, served(State::Hit, "two"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_after_an_invalidation_does_not_join_a_read_that_started_before_it() {
     let site = Site::on(|builder| builder, slow_bodies(5 * SECOND));
     site.get("before").await;

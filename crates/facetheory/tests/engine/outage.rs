@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use facetheory::{
-    Bodies, BypassReason, FailedStore, GetResult, InvalidationMode, PageKey, Render, Rendered, State,
+    Bodies, BypassReason, FailedStore, GetResult, InvalidationMode, PageKey, Render, Rendered, State, Tag,
 };
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
@@ -74,6 +74,24 @@ async fn a_page_that_this_process_hard_invalidated_is_not_served_even_without_a_
     site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
     site.table.break_down();
     assert_eq!(site.get("two").await, served(State::Bypass, "two"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_whose_tag_this_process_hard_invalidated_is_not_served_while_the_table_is_down() {
+    for later in [None, Some(InvalidationMode::Soft)] {
+        let site = Site::new();
+        site.get("one").await;
+        for mode in [Some(InvalidationMode::Hard), later].into_iter().flatten() {
+            site.isr.invalidate_tag_with(&Tag::everything(), None, mode).await.expect("a result");
+        }
+        site.table.break_down();
+        assert_eq!(site.get("two").await, served(State::Bypass, "two"), "{later:?}");
+    }
+    let site = Site::new();
+    site.get("one").await;
+    site.isr.invalidate_tag(&Tag::everything(), None).await.expect("a result");
+    site.table.break_down();
+    assert_eq!(site.get("two").await, served(State::StaleMetadataError, "one"), "a soft one allows it");
 }
 
 /// Invalidates a page while a process reads its body, then makes the table unreachable. Returns the next response of that
@@ -448,6 +466,21 @@ async fn an_older_copy_is_not_served_if_it_was_hard_invalidated_before_the_newer
     assert_eq!(later.get("three").await, served(State::Miss, "three"), "a second publish after it");
     bodies.config_mut(|config| *config = silent);
     assert_eq!(site.get("four").await, served(State::Bypass, "four"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_copy_is_not_served_if_its_tag_was_hard_invalidated_before_the_newer_one_was_published() {
+    let (bodies, silent) = bodies();
+    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
+    site.get("one").await;
+    let other = site.another();
+    tokio::time::advance(3 * SECOND).await;
+    let (tag, mode) = (Tag::everything(), InvalidationMode::Hard);
+    other.isr.invalidate_tag_with(&tag, None, mode).await.expect("a result");
+    assert_eq!(other.get("two").await, served(State::Miss, "two"));
+    bodies.config_mut(|config| *config = silent);
+    tokio::time::advance(3 * SECOND).await;
+    assert_eq!(site.get("three").await, served(State::Bypass, "three"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use facetheory::protocol::{Acquire, Freshness};
 use facetheory::testing::CountedTable;
-use facetheory::{Bodies, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Tag};
+use facetheory::{Bodies, InvalidationMode, Outcome, PageKey, PageStore, Pages, Policy, Rendered, Tag};
 use object_store::memory::InMemory;
 use tabletheory::{ManualClock, Timestamp};
 
@@ -97,11 +97,13 @@ async fn an_invalidation_costs_one_write_however_many_pages_it_affects() {
             table.take_all();
             pages.store().invalidate_tag(&tag, None).await.expect("no error");
             assert_eq!(table.take_all(), (0, 1, 1), "{tag:?} on {count} pages");
+            pages.store().invalidate_tag_with(&tag, None, InvalidationMode::Hard).await.expect("no error");
+            assert_eq!(table.take_all(), (1, 1, 1), "hard, {tag:?} on {count} pages");
             for number in 0..count {
                 let page = page(number);
                 let meta = pages.store().lookup(&page).await.expect("no error").meta.expect("a page");
                 let freshness = pages.store().freshness(&page, &meta).await.expect("no error");
-                assert_eq!(freshness, Freshness::Stale, "{tag:?}");
+                assert_eq!(freshness, Freshness::MustNotServe, "{tag:?}");
             }
         }
     }

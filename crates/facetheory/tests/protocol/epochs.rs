@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use facetheory::protocol::{Freshness, Meta};
-use facetheory::{Bodies, Outcome, PageKey, PageStore, Pages, Policy, RenderError, Rendered, Tag};
+use facetheory::{
+    Bodies, History, InvalidationMode, Outcome, PageKey, PageStore, Pages, Policy, RenderError, Rendered,
+    RolledBack, Tag,
+};
 use tabletheory::{Item, ManualClock, Table as _, Timestamp, Txn, Update, Value, Write};
 
 use crate::fixture::{NOW, SECOND, Test};
@@ -31,7 +34,7 @@ impl Site {
     async fn render_during(&self, body: &'static str, tags: &[&str], during: impl Future<Output = ()>) {
         let mut rendered = Rendered::html(body);
         rendered.content.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
-        let policy = Policy::every(Duration::from_secs(10 * 3600));
+        let policy = Policy::every(Duration::from_secs(10 * 3600)).with_history(History::Versions);
         let render = |_| async {
             during.await;
             Ok::<_, RenderError>(rendered)
@@ -82,6 +85,66 @@ async fn no_step_of_a_clock_hides_the_invalidation_of_a_tag() {
                     assert_eq!(freshness, Freshness::Stale, "{tag:?}: {rendered} {invalidated} {read}");
                 }
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_step_of_a_clock_brings_a_page_back_whose_tag_was_hard_invalidated() {
+    for (hard, soft) in STEPS.iter().flat_map(|one| STEPS.map(|other| (*one, other))) {
+        for tag in kinds() {
+            for site in Site::on_each_table() {
+                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
+                site.set_clock(NOW + 3);
+                site.render("one", &["news"]).await;
+                site.set_clock(NOW + hard);
+                let mode = InvalidationMode::Hard;
+                site.t.store.invalidate_tag_with(&tag, None, mode).await.expect("no error");
+                for read in STEPS {
+                    site.set_clock(NOW + read + 3);
+                    assert_eq!(site.freshness().await, Freshness::MustNotServe, "{tag:?}: {hard} {read}");
+                }
+                site.set_clock(NOW + soft);
+                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
+                // Also a page that is stale by itself.
+                for read in [NOW, NOW + 24 * HOUR] {
+                    site.set_clock(read);
+                    assert_eq!(
+                        site.freshness().await,
+                        Freshness::MustNotServe,
+                        "{tag:?}: {soft}, a soft one later"
+                    );
+                }
+                site.set_clock(NOW + soft);
+                site.render("two", &["news"]).await;
+                assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}: rendered after both");
+                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
+                assert_eq!(site.freshness().await, Freshness::Stale, "{tag:?}: rendered after the hard one");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hard_invalidation_of_a_tag_ends_a_pin_and_one_from_before_the_rollback_does_not() {
+    for tag in kinds() {
+        for site in Site::on_each_table() {
+            site.render("one", &["news"]).await;
+            site.t.advance(SECOND);
+            site.t.store.invalidate_tag(&tag, None).await.expect("no error");
+            site.render("two", &["news"]).await;
+            let mode = InvalidationMode::Hard;
+            site.t.store.invalidate_tag_with(&tag, None, mode).await.expect("no error");
+            let versions = site.t.store.versions(&site.page, 2).await.expect("no error");
+            let (pin, oldest) = (Duration::from_secs(3600), &versions[1].0);
+            let rolled_back = site.t.store.roll_back(&site.page, oldest, pin).await.expect("no error");
+            assert_eq!(rolled_back, RolledBack::Done);
+            assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}");
+            site.t.store.invalidate_tag(&tag, None).await.expect("no error");
+            assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}: a soft one leaves it alone");
+            site.set_clock(NOW - HOUR);
+            site.t.store.invalidate_tag_with(&tag, None, mode).await.expect("no error");
+            assert_eq!(site.freshness().await, Freshness::MustNotServe, "{tag:?}");
         }
     }
 }

@@ -132,3 +132,48 @@ async fn a_row_that_cannot_be_counted_up_begins_to_count_again_and_other_attribu
         }
     }
 }
+
+#[tokio::test]
+async fn a_hard_invalidation_names_its_count_and_its_time_never_falls() {
+    for t in Test::on_each_table() {
+        let tag = Tag::new("news").expect("a tag");
+        let hard = async || {
+            t.store.invalidate_tag_with(&tag, None, InvalidationMode::Hard).await.expect("no error");
+            epoch_of(&t, &tag).await
+        };
+        let first = hard().await;
+        assert_eq!((first.seq, first.expired_seq, first.expired_at), (Some(1), Some(1), Some(NOW)));
+        t.store.invalidate_tag(&tag, None).await.expect("no error");
+        let soft = epoch_of(&t, &tag).await;
+        assert_eq!((soft.seq, soft.expired_seq), (Some(2), Some(1)), "a soft one does not change it");
+        t.clock.set(t.store.now() - Duration::from_secs(3600));
+        let behind = hard().await;
+        assert_eq!((behind.seq, behind.expired_seq, behind.expired_at), (Some(3), Some(3), Some(NOW)));
+        assert_eq!(behind.expired_seq_at, Some(NOW));
+    }
+}
+
+#[tokio::test]
+async fn a_time_to_come_that_another_service_wrote_is_replaced_by_a_hard_invalidation() {
+    for t in Test::on_each_table() {
+        let tag = Tag::new("news").expect("a tag");
+        let item = [("invalidated_at", NOW.into()), ("expired_at", (NOW + 3600).into())];
+        let put = Write::put(tag.key(None), Item::from_iter(item));
+        assert!(t.table.commit(&Txn::from(put)).await.expect("a put").is_done());
+        t.store.invalidate_tag_with(&tag, None, InvalidationMode::Hard).await.expect("no error");
+        let epoch = epoch_of(&t, &tag).await;
+        assert_eq!((epoch.expired_at, epoch.expired_seq), (Some(NOW), Some(1)));
+    }
+}
+
+#[tokio::test]
+async fn concurrent_hard_invalidations_of_a_tag_all_succeed() {
+    for t in Test::on_each_table() {
+        let tag = Tag::new("news").expect("a tag");
+        let hard = || t.store.invalidate_tag_with(&tag, None, InvalidationMode::Hard);
+        let outcomes = futures_util::future::join_all((0..50).map(|_| hard())).await;
+        outcomes.into_iter().for_each(|outcome| outcome.expect("no error"));
+        let epoch = epoch_of(&t, &tag).await;
+        assert_eq!(epoch.expired_seq, epoch.seq);
+    }
+}

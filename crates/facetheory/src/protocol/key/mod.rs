@@ -109,6 +109,7 @@ impl PageKey {
     #[must_use]
     pub fn at_path(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
+        self.tags = OnceLock::new();
         self
     }
 
@@ -129,12 +130,14 @@ impl PageKey {
     /// Sets the route, whose pattern has been checked before.
     pub(crate) fn of_known_route(mut self, pattern: Arc<str>) -> Self {
         self.route = Some(pattern);
+        self.tags = OnceLock::new();
         self
     }
 
     /// Lets the page have variants, which are invalidated with it.
     pub(crate) fn with_variants(mut self) -> Self {
         self.target = Some(self.cache_key.as_str().into());
+        self.tags = OnceLock::new();
         self
     }
 
