@@ -11,10 +11,20 @@ pub(crate) const STATE: HeaderName = HeaderName::from_static("x-facetheory-isr")
 pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// `x-request-id`.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// `surrogate-key`: tags separated by spaces, as Fastly uses it.
-pub(crate) const SURROGATE_KEY: HeaderName = HeaderName::from_static("surrogate-key");
-/// `cache-tag`: tags separated by commas, as Cloudflare and Akamai use it.
-pub(crate) const CACHE_TAG: HeaderName = HeaderName::from_static("cache-tag");
+/// The headers of responses that name tags, for caches and CDNs of several products.
+pub(crate) static TAG_HEADERS: [HeaderName; 11] = [
+    HeaderName::from_static("surrogate-key"),
+    HeaderName::from_static("cache-tag"),
+    HeaderName::from_static("xkey"),
+    HeaderName::from_static("x-cache-tags"),
+    HeaderName::from_static("cache-tags"),
+    HeaderName::from_static("purge-cache-tags"),
+    HeaderName::from_static("x-drupal-cache-tags"),
+    HeaderName::from_static("x-magento-tags"),
+    HeaderName::from_static("edge-cache-tag"),
+    HeaderName::from_static("netlify-cache-tag"),
+    HeaderName::from_static("vercel-cache-tag"),
+];
 /// `x-forwarded-host`: the host of the client's request to a proxy.
 pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
@@ -123,8 +133,12 @@ pub(crate) fn is_hop_by_hop(name: &HeaderName) -> bool {
 
 /// Whether a header of this name may be stored with a page.
 fn is_stored(name: &HeaderName, follows_origin: bool) -> bool {
-    let excluded: &[HeaderName] = if follows_origin { &NOT_STORED_BY_ORIGIN } else { &NOT_STORED_BY_RULE };
-    !is_hop_by_hop(name) && !excluded.contains(name)
+    let is_excluded = if follows_origin {
+        NOT_STORED_BY_ORIGIN.contains(name)
+    } else {
+        NOT_STORED_BY_RULE.contains(name) || TAG_HEADERS.contains(name)
+    };
+    !is_hop_by_hop(name) && !is_excluded
 }
 
 /// Returns the headers that `Connection` names.
@@ -150,9 +164,9 @@ static HOP_BY_HOP: [HeaderName; 10] = [
     UPGRADE,
 ];
 
-/// Headers that are not stored with a page that is cached by rule: they are for one client, set by the cache for each
+/// Headers that are not stored with a page that is cached by rule, besides those of tags: they are for one client, set by the cache for each
 /// response, or stored in their own attribute.
-const NOT_STORED_BY_RULE: [HeaderName; 18] = [
+const NOT_STORED_BY_RULE: [HeaderName; 16] = [
     header::SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
     HeaderName::from_static("clear-site-data"),
@@ -167,8 +181,6 @@ const NOT_STORED_BY_RULE: [HeaderName; 18] = [
     STATE,
     REQUEST_ID,
     // For the cache, not for clients.
-    SURROGATE_KEY,
-    CACHE_TAG,
     HeaderName::from_static("surrogate-control"),
     // Rows have attributes for these.
     header::CONTENT_TYPE,

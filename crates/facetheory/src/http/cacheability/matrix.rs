@@ -1,6 +1,7 @@
 //! Method, status, headers and request against the decision of a rule: one row each.
 
 use super::*;
+use crate::http::headers::TAG_HEADERS;
 use crate::pages::policy::Policy;
 
 /// Method, status, headers of the response (separated by `;;`), request and route, and the decision.
@@ -175,6 +176,7 @@ pub(super) fn response<'a>(route: &'a Route, headers: &'a HeaderMap, request: &'
         has_usable_stored: false,
         is_revalidated: false,
         limits: Limits { max_bytes: 100, allows_new: true },
+        tag_headers: &TAG_HEADERS,
     }
 }
 
@@ -266,15 +268,24 @@ fn tags_come_from_headers_and_hints_each_once_and_up_to_the_limit() {
         (names, storable.ignored_tags)
     };
     let hint = CacheHint::new().tag(Tag::new("typed").expect("a tag"));
-    let (tags, ignored) =
-        tagged(&[(SURROGATE_KEY, "a b  typed"), (CACHE_TAG, "b, c d,,e,path=/x")], Some(&hint));
-    assert_eq!(tags, ["typed", "a", "b", "c d", "e"]);
-    assert_eq!(ignored, 1, "`path=` is reserved");
+    let (tags, ignored) = tagged(
+        &[
+            (HeaderName::from_static("surrogate-key"), "a b  typed"),
+            (HeaderName::from_static("cache-tag"), "b, c d,,e,path=/x"),
+        ],
+        Some(&hint),
+    );
+    assert_eq!(tags, ["typed", "a", "b", "c", "d", "e", "t:path=/x"]);
+    assert_eq!(ignored, 0);
+    for name in &TAG_HEADERS {
+        let (tags, _) = tagged(&[(name.clone(), "a, b\tc"), (name.clone(), "d")], None);
+        assert_eq!(tags, ["a", "b", "c", "d"], "{name}");
+    }
     let many: Vec<String> = (0..MAX_TAGS + 3).map(|n| n.to_string()).collect();
-    let (tags, ignored) = tagged(&[(CACHE_TAG, &many.join(","))], None);
+    let (tags, ignored) = tagged(&[(HeaderName::from_static("cache-tag"), &many.join(","))], None);
     assert_eq!((tags.len(), ignored), (MAX_TAGS, 3));
     let long = "x".repeat(Tag::MAX_BYTES + 1);
-    assert_eq!(tagged(&[(SURROGATE_KEY, &long)], None), (vec![], 1));
+    assert_eq!(tagged(&[(HeaderName::from_static("surrogate-key"), &long)], None), (vec![], 1));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tabletheory::Timestamp;
 
 use crate::http::compression::is_coded;
 use crate::http::credentials::has_credentials;
-use crate::http::headers::{CACHE_TAG, SURROGATE_KEY, storable_headers};
+use crate::http::headers::storable_headers;
 use crate::http::hint::CacheHint;
 use crate::http::router::route::Route;
 use crate::http::semantics::age::initial_age;
@@ -93,6 +93,8 @@ pub(crate) struct Received<'a> {
     /// Whether these are the headers of a stored response that the origin has just confirmed.
     pub(crate) is_revalidated: bool,
     pub(crate) limits: Limits,
+    /// The headers that name tags.
+    pub(crate) tag_headers: &'a [HeaderName],
 }
 
 impl Received<'_> {
@@ -177,8 +179,12 @@ impl Received<'_> {
         let is_too_long = length.is_some_and(|length| length > max_bytes);
         decline_if(is_too_long, UncacheableReason::TooLong { limit: max_bytes })?;
         decline_if(!self.limits.allows_new, UncacheableReason::TooManyPages)?;
-        let (tags, ignored_tags) = tags_of(self.hint, headers);
-        let headers = storable_headers(headers, follows_origin)?;
+        let (tags, ignored_tags) = tags_of(self.hint, headers, self.tag_headers);
+        let mut headers = storable_headers(headers, follows_origin)?;
+        if !follows_origin {
+            // They are for the cache, not for clients.
+            headers.retain(|(name, _)| !self.tag_headers.iter().any(|header| header.as_str() == name));
+        }
         Ok(Storable { fresh_for, initial_age, variant, headers, tags, ignored_tags })
     }
 
@@ -275,8 +281,8 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     content_type.is_some_and(|content_type| content_type.starts_with(b"text/event-stream"))
 }
 
-/// Returns the tags of a hint, of `Surrogate-Key` and of `Cache-Tag`, and how many others were ignored.
-fn tags_of(hint: Option<&CacheHint>, headers: &HeaderMap) -> (Vec<Tag>, usize) {
+/// Returns the tags of a hint and of headers, and how many others were ignored. Products separate tags by commas, spaces or both.
+fn tags_of(hint: Option<&CacheHint>, headers: &HeaderMap, tag_headers: &[HeaderName]) -> (Vec<Tag>, usize) {
     let mut tags: Vec<Tag> = Vec::new();
     let mut ignored = 0;
     let mut add = |tag: Option<Tag>| match tag {
@@ -285,15 +291,13 @@ fn tags_of(hint: Option<&CacheHint>, headers: &HeaderMap) -> (Vec<Tag>, usize) {
         _ => ignored += 1,
     };
     hint.into_iter().flat_map(|hint| &hint.tags).for_each(|tag| add(Some(tag.clone())));
-    for (name, separator) in [(SURROGATE_KEY, ' '), (CACHE_TAG, ',')] {
-        for line in headers.get_all(name) {
-            let Ok(line) = std::str::from_utf8(line.as_bytes()) else {
-                add(None);
-                continue;
-            };
-            let names = line.split(separator).map(str::trim).filter(|name| !name.is_empty());
-            names.for_each(|name| add(Tag::new(name).ok()));
-        }
+    for line in tag_headers.iter().flat_map(|name| headers.get_all(name)) {
+        let Ok(line) = std::str::from_utf8(line.as_bytes()) else {
+            add(None);
+            continue;
+        };
+        let names = line.split(|char: char| char == ',' || char.is_whitespace());
+        names.filter(|name| !name.is_empty()).for_each(|name| add(Tag::of_header(name).ok()));
     }
     (tags, ignored)
 }

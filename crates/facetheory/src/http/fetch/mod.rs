@@ -71,6 +71,8 @@ pub(super) struct Fetch<'a> {
     /// Whether the origin sees everything that the client sent.
     pub(super) is_whole_request: bool,
     pub(super) limits: Limits,
+    /// The headers of responses that name tags.
+    pub(super) tag_headers: &'a [HeaderName],
     /// The budget for the body of the response.
     pub(super) memory: &'a Arc<MemoryBudget>,
     pub(super) requested: Timestamp,
@@ -202,6 +204,7 @@ impl Fetch<'_> {
             has_usable_stored: self.stored.is_some_and(is_usable),
             is_revalidated: false,
             limits: self.limits,
+            tag_headers: self.tag_headers,
         }
     }
 

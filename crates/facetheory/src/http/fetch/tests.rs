@@ -27,6 +27,7 @@ fn rfc9111_4_3_5_a_revalidation_of_one_variant_does_not_update_another() {
         may_revalidate: true,
         is_whole_request: true,
         limits: LIMITS,
+        tag_headers: &[],
         requested: NOW,
     };
     let (german, french) = (client("de"), client("fr"));

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::header::HeaderName;
 use tabletheory::SystemRandom;
 
 use super::{CacheHandler, IsrLayer};
 use crate::engine::Isr;
 use crate::http::forced_regenerations::ForcedRegenerations;
+use crate::http::headers::TAG_HEADERS;
 use crate::http::limits::NewPageLimiter;
 use crate::http::regeneration_queue::RegenerationQueue;
 use crate::http::router::routes::Routes;
@@ -48,6 +50,7 @@ impl IsrLayer {
             variants: Arc::new(VariantLimiter::new(Self::VARIANTS_PER_PAGE)),
             forced: Arc::new(ForcedRegenerations::new(Self::FORCED_PER_PAGE, Self::FORCED_PER_CLIENT)),
             expose_page_key: false,
+            tag_headers: TAG_HEADERS.iter().cloned().collect(),
             strip_tags: false,
             ids: Arc::new(RequestIds::new(&SystemRandom)),
             responses: Arc::default(),
@@ -145,8 +148,21 @@ impl IsrLayer {
         self.with(|handler| handler.expose_page_key = true)
     }
 
-    /// Removes `Surrogate-Key` and `Cache-Tag` from all responses, also from those that are passed through, so that clients do
-    /// not learn the tags.
+    /// Sets the headers of responses whose tags pages get. By default they are those of many products, such as `Surrogate-Key`,
+    /// `Cache-Tag` and `xkey`. Tags are separated by commas, white space or both.
+    ///
+    /// ```no_run
+    /// # fn f(layer: facetheory::IsrLayer) {
+    /// let layer = layer.tag_headers([http::HeaderName::from_static("x-tags")]);
+    /// # }
+    /// ```
+    pub fn tag_headers(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        let names: Arc<[HeaderName]> = names.into_iter().collect();
+        self.with(|handler| handler.tag_headers = names)
+    }
+
+    /// Removes the [headers of tags](IsrLayer::tag_headers) from all responses, also from those that are passed through, so that
+    /// clients do not learn the tags.
     ///
     /// ```no_run
     /// # fn f(layer: facetheory::IsrLayer) {

@@ -24,6 +24,7 @@ use crate::http::router::resolve::ResolvedPage;
 use crate::http::router::route::Route;
 use crate::http::variant_limit::Admission;
 use crate::pages::render::RenderContext;
+use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
 
@@ -153,6 +154,7 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             may_revalidate: false,
             is_whole_request: true,
             limits: Limits { max_bytes: self.handler.max_page_bytes, allows_new: true },
+            tag_headers: &self.handler.tag_headers,
             memory: self.handler.isr.memory_budget(),
             requested,
         }
@@ -193,13 +195,19 @@ impl CacheHandler {
             // be of any deployment.
             let deployment = stored.generation.content.deployment.as_deref();
             let is_ours = self.isr.deployment().is_none_or(|ours| deployment == Some(ours));
-            return is_ours && !stored.must_not_serve;
+            return is_ours && self.may_be_served(context, stored).await;
         }
         if context.page.is_variant() {
             // The row of a variant does not tell whether its address was invalidated.
             return !self.isr.pages().store().is_outdated(&context.page, stored).await.unwrap_or(true);
         }
-        !stored.must_not_serve
+        self.may_be_served(context, stored).await
+    }
+
+    /// Whether a stored response was not hard invalidated, by itself or by a tag.
+    async fn may_be_served(&self, context: &RenderContext, stored: &Meta) -> bool {
+        let freshness = self.isr.pages().store().freshness(&context.page, stored).await;
+        freshness.is_ok_and(|freshness| freshness != Freshness::MustNotServe)
     }
 
     /// Whether the limits permit to cache a page or a variant that is not cached yet. The least used variant of a page that has

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, HeaderValue};
+use http::header::{ACCEPT_ENCODING, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use http_body::Body;
@@ -27,7 +27,6 @@ use crate::engine::{CachedPage, Isr};
 use crate::http::body::{BoxError, IsrBody};
 use crate::http::compression::accepts_compressed;
 use crate::http::forced_regenerations::ForcedRegenerations;
-use crate::http::headers::{CACHE_TAG, SURROGATE_KEY};
 use crate::http::limits::NewPageLimiter;
 use crate::http::regeneration_queue::RegenerationQueue;
 use crate::http::respond::{self, ResponseContext};
@@ -82,6 +81,8 @@ struct CacheHandler {
     variants: Arc<VariantLimiter>,
     forced: Arc<ForcedRegenerations>,
     expose_page_key: bool,
+    /// The headers of responses that name tags.
+    tag_headers: Arc<[HeaderName]>,
     strip_tags: bool,
     ids: Arc<RequestIds>,
     responses: Arc<ResponseCache>,
@@ -314,7 +315,7 @@ impl CacheHandler {
     /// Removes the headers that clients must not see.
     fn strip(&self, headers: &mut HeaderMap) {
         if self.strip_tags {
-            [SURROGATE_KEY, CACHE_TAG].iter().for_each(|name| drop(headers.remove(name)));
+            self.tag_headers.iter().for_each(|name| drop(headers.remove(name)));
         }
     }
 

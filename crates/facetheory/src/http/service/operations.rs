@@ -44,6 +44,20 @@ impl<S> IsrService<S> {
         }
     }
 
+    /// Whether its route distinguishes the page that a request is for from others of the same URL, by headers or cookies.
+    ///
+    /// ```no_run
+    /// # fn f(service: facetheory::IsrService<()>, request: http::request::Parts) {
+    /// let has_others = service.is_selected_by_headers(&request);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_selected_by_headers(&self, request: &Parts) -> bool {
+        let Resolution::Page(page) = self.handler.resolve(request).resolution else { return false };
+        let route = self.handler.routes.at(page.route);
+        !route.headers.is_empty() || !route.cookies.is_empty()
+    }
+
     /// Renders the page that a request is for, unless it is fresh or another worker renders it.
     ///
     /// With an idempotency key and the hash of the request, it is done once, however often it is requested. A key that
