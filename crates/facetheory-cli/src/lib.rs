@@ -10,11 +10,13 @@ mod invalidate;
 mod lambda;
 mod log;
 mod open_files;
+mod purge;
 mod serve;
 mod service_manager;
 mod signals;
 mod sockets;
 mod table;
+mod token;
 mod wire;
 
 use std::io::Write as _;

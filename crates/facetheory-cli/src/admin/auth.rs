@@ -1,25 +1,25 @@
 //! Access control: the bearer token, and protection against DNS rebinding and cross-site requests.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, ORIGIN, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::uri::Authority;
 use http::{HeaderMap, Method};
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 
 use super::AdminSettings;
 use super::problem::{FORBIDDEN, LATE, Problem, UNAUTHORIZED};
+use super::purge::{Peer, is_purge};
+use crate::gateway::Gateway;
+use crate::purge::is_of_program;
+use crate::token::bearer;
 
 /// The timeout of a request. A render that takes longer continues in the background.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -27,13 +27,16 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// The relation between the site that caused a browser to send a request and the target.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// Who may use the admin listener.
+pub(super) struct Guard {
+    pub(super) settings: AdminSettings,
+    /// Its configuration says who may purge.
+    pub(super) gateway: Arc<Gateway>,
+}
+
 /// Checks a request, and adds security headers to the response.
-pub(super) async fn guard(
-    State(settings): State<Arc<AdminSettings>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let response = match check(&settings, &request) {
+pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let response = match check(&guard, &request) {
         Ok(()) => match tokio::time::timeout(TIMEOUT, next.run(request)).await {
             Ok(response) => response,
             Err(_) => {
@@ -46,8 +49,21 @@ pub(super) async fn guard(
     protected(response)
 }
 
-fn check(settings: &AdminSettings, request: &Request) -> Result<(), Problem> {
+fn check(Guard { settings, gateway }: &Guard, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
+    if is_purge(request.method(), request.uri().path()) {
+        let (access, peer) = (gateway.purges().access, Peer::of(request.extensions()));
+        // Products send their own headers and any host, and a browser is not one of them.
+        let is_admin = match &settings.token {
+            Some(token) => access.shows(headers, token),
+            None => is_of_program(headers),
+        };
+        if is_admin || access.allows(peer, headers) {
+            return Ok(());
+        }
+        let detail = "a purge needs the admin token, or an address and a token that [purge] allows";
+        return Err(Problem::new(&UNAUTHORIZED, detail));
+    }
     let is_open = matches!(request.uri().path(), "/healthz" | "/readyz");
     match &settings.token {
         Some(token) if !is_open && !bearer(headers).is_some_and(|shown| token.matches(shown)) => {
@@ -58,14 +74,6 @@ fn check(settings: &AdminSettings, request: &Request) -> Result<(), Problem> {
         None => check_host(headers, settings.address)?,
     }
     if matches!(*request.method(), Method::GET | Method::HEAD) { Ok(()) } else { check_same_site(headers) }
-}
-
-/// Returns the bearer token of a request, unless there are several.
-fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
-    let mut lines = headers.get_all(AUTHORIZATION).iter();
-    let (line, None) = (lines.next()?.as_bytes(), lines.next()) else { return None };
-    let (scheme, shown) = line.split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| shown.trim_ascii())
 }
 
 /// Prevents DNS rebinding: another site's name that resolves to this address would let its pages read responses.
@@ -114,79 +122,4 @@ fn protected(mut response: Response) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-/// The required token. Only its digest is stored, so it cannot be printed or compared byte by byte.
-#[derive(Clone, Debug)]
-pub(crate) struct Token {
-    digest: [u8; 32],
-}
-
-impl Token {
-    /// Shorter tokens are rejected.
-    pub(crate) const MIN_BYTES: usize = 16;
-    /// The environment variable that holds the token if no file is configured.
-    pub(crate) const VARIABLE: &'static str = "FACETHEORY_ADMIN_TOKEN";
-
-    /// Reads the token from a file or the environment.
-    pub(crate) fn read(file: Option<&Path>) -> Result<Option<Self>> {
-        if let Some(file) = file {
-            let name = file.display();
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read the admin token from {name}"))?;
-            return Token::new(text.trim_end_matches(['\r', '\n']))
-                .with_context(|| format!("the admin token in {name} is invalid"))
-                .map(Some);
-        }
-        let Some(text) = std::env::var_os(Self::VARIABLE) else { return Ok(None) };
-        let text = text.to_str().unwrap_or_default();
-        Token::new(text)
-            .with_context(|| format!("the admin token in {} is invalid", Self::VARIABLE))
-            .map(Some)
-    }
-
-    fn new(text: &str) -> Result<Self> {
-        ensure!(
-            text.len() >= Self::MIN_BYTES,
-            "it has {} characters, but at least {} are required; `openssl rand -hex 32` generates one",
-            text.len(),
-            Self::MIN_BYTES
-        );
-        ensure!(
-            text.bytes().all(|byte| byte.is_ascii_graphic()),
-            "it must consist of visible ASCII characters"
-        );
-        Ok(Token { digest: Sha256::digest(text).into() })
-    }
-
-    /// Whether `candidate` is the token. Digests are compared in constant time.
-    pub(crate) fn matches(&self, candidate: &[u8]) -> bool {
-        let candidate: [u8; 32] = Sha256::digest(candidate).into();
-        self.digest.ct_eq(&candidate).into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_token_itself_matches() {
-        let token = Token::new("0123456789abcdef").expect("a token");
-        assert!(token.matches(b"0123456789abcdef"));
-        for other in ["", "0123456789abcdeF", "0123456789abcde", "0123456789abcdef0"] {
-            assert!(!token.matches(other.as_bytes()), "{other}");
-        }
-        assert!(!format!("{token:?}").contains("0123456789abcdef"), "the token is never printed");
-    }
-
-    #[test]
-    fn short_and_unprintable_tokens_are_rejected() {
-        let error = Token::new("short").expect_err("too short");
-        assert!(
-            error.to_string().starts_with("it has 5 characters, but at least 16 are required"),
-            "{error}"
-        );
-        assert!(Token::new("0123456789 abcdef").is_err());
-    }
 }

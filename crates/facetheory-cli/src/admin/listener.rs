@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use axum::Extension;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -15,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::purge::Peer;
 use super::{Admin, AdminSettings, router};
 use crate::sockets::{ACCEPT_PAUSE, ListenAddress, Sockets, is_in_use};
 
@@ -62,20 +64,22 @@ impl Listener {
 
     /// Serves until `stop` is cancelled, then waits for requests in progress.
     pub(crate) async fn run(self, admin: Admin, stop: CancellationToken) {
-        let service = TowerToHyperService::new(router(admin, self.settings));
+        let router = router(admin, self.settings);
         let (permits, connections) = (Arc::new(Semaphore::new(MAX_CONNECTIONS)), TaskTracker::new());
         let abort = CancellationToken::new();
         loop {
             let accepted = tokio::select! {
                 accepted = async {
                     let permit = permits.clone().acquire_owned().await;
-                    self.tcp.accept().await.map(|(stream, _)| (stream, permit))
+                    self.tcp.accept().await.map(|(stream, peer)| (stream, peer, permit))
                 } => accepted,
                 () = stop.cancelled() => break,
             };
             match accepted {
-                Ok((stream, permit)) => {
-                    let (service, stop, abort) = (service.clone(), stop.clone(), abort.clone());
+                Ok((stream, peer, permit)) => {
+                    let (stop, abort) = (stop.clone(), abort.clone());
+                    let service = router.clone().layer(Extension(Peer(peer.ip())));
+                    let service = TowerToHyperService::new(service);
                     connections.spawn(async move {
                         tokio::select! {
                             () = serve_connection(stream, service, stop) => {}

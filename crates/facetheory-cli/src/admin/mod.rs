@@ -11,6 +11,7 @@ mod openapi;
 mod operations;
 mod page_selector;
 mod problem;
+mod purge;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -29,11 +30,11 @@ use axum::{Json, Router};
 use facetheory::Isr;
 use tokio_util::sync::CancellationToken;
 
-use self::auth::Token;
 use self::problem::{Problem, WRONG_METHOD};
 use crate::config;
 use crate::gateway::{ConnectionLimit, Gateway};
 use crate::sockets::Sockets;
+use crate::token::Token;
 
 pub(crate) use self::health::Readiness;
 pub(crate) use self::listener::Listener;
@@ -101,7 +102,7 @@ impl Arguments {
         let given = self.admin.or(configured.listen.map(AdminAddress::Listen));
         let AdminAddress::Listen(address) = given.unwrap_or(DEFAULT_ADDRESS) else { return Ok(None) };
         let file = self.admin_token_file.as_ref().or(configured.token_file.as_ref());
-        let token = Token::read(file.map(PathBuf::as_path))?;
+        let token = Token::of_admin(file.map(PathBuf::as_path))?;
         if token.is_none() && !address.ip().to_canonical().is_loopback() {
             bail!(
                 "the admin listener at {address} needs a token, since other machines can reach it: write at least {} \
@@ -157,8 +158,11 @@ fn router(admin: Admin, settings: AdminSettings) -> Router {
     for (path, handler) in routes() {
         router = router.route(path, handler.fallback(wrong_method));
     }
-    let guard = from_fn_with_state(Arc::new(settings), auth::guard);
-    router.fallback(unknown_path).layer(guard).with_state(Arc::new(admin))
+    let admin = Arc::new(admin);
+    let guard = auth::Guard { settings, gateway: admin.gateway.clone() };
+    let guard = from_fn_with_state(Arc::new(guard), auth::guard);
+    let purges = from_fn_with_state(admin.clone(), purge::intercept);
+    router.fallback(unknown_path).layer(purges).layer(guard).with_state(admin)
 }
 
 async fn unknown_path() -> Problem {

@@ -7,6 +7,7 @@ mod limits;
 mod network;
 mod origin;
 mod pattern;
+mod purge;
 mod rule;
 mod rules;
 mod section;
@@ -37,6 +38,7 @@ pub(crate) use lambda::{InvokeMode, Lambda, QueueUrl};
 pub(crate) use limits::Limits;
 pub(crate) use network::Network;
 pub(crate) use origin::Origin;
+pub(crate) use purge::{Dialect, OnUnknown, Purge};
 pub(crate) use rule::Rule;
 pub(crate) use rules::{Rules, WrittenRule};
 pub(crate) use store::{FeedChoice, KeyForm, Store};
@@ -44,7 +46,7 @@ pub(crate) use timeouts::Timeouts;
 
 use diagnostic::Diagnostics;
 use section::{Section, Source, TOP, table};
-use value::{address, boolean, keyword, optional, path, share, string, strings};
+use value::{address, boolean, header_name, keyword, list_of, optional, path, share, string, strings};
 
 /// The configuration of the gateway. A key is `None` if the file leaves it to the command line or the environment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -72,8 +74,10 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     /// How paths without a rule are handled.
     pub(crate) default: DefaultAction,
-    /// Whether tag headers of the origin are removed from responses to clients.
-    pub(crate) strip_tags: bool,
+    /// Whether tag headers of the origin are removed from responses to clients; by default if somebody may purge.
+    pub(crate) strip_tags: Option<bool>,
+    /// The headers of responses that name tags.
+    pub(crate) tag_headers: Option<Vec<String>>,
     pub(crate) admin: Admin,
     pub(crate) store: Store,
     /// The certificate for HTTPS; `None` for plain HTTP.
@@ -82,6 +86,7 @@ pub(crate) struct Config {
     pub(crate) limits: Limits,
     pub(crate) gc: Gc,
     pub(crate) lambda: Lambda,
+    pub(crate) purge: Purge,
     /// How pages are cached.
     #[serde(rename = "routes")]
     pub(crate) rules: Rules,
@@ -278,7 +283,8 @@ impl Config {
                 sample: top.read("log_sample", |value| share(value).map(LogSample)).unwrap_or_default(),
             },
             default: top.read("default", keyword).unwrap_or_default(),
-            strip_tags: top.read("strip_tags", boolean).unwrap_or_default(),
+            strip_tags: top.read("strip_tags", boolean),
+            tag_headers: top.read("tag_headers", list_of(header_name)),
             admin: Admin::read(top.section("admin", "[admin]")),
             store: Store::read(top.section("store", "[store]")),
             tls: tls(&mut top),
@@ -286,6 +292,7 @@ impl Config {
             limits: Limits::read(top.section("limits", "[limits]")),
             gc: Gc::default(),
             lambda: Lambda::read(top.section("lambda", "[lambda]")),
+            purge: Purge::read(top.section("purge", "[purge]")),
             rules: Rules::read(source, top.read("routes", routes)),
             has_settings: false,
             warnings: Vec::new(),

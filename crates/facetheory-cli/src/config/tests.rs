@@ -186,7 +186,7 @@ connect = 5
 "/y" = { headers = ["cookie"], isr = "5s" }
 "/z/**" = { isr = "500ms", tenant = { param = "q" } }
 "#;
-    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hand_over, hosts, site, tenant_headers, trusted_proxies, client_cache_control, cache_control_clients, log, log_sample, default, strip_tags, admin, store, tls, timeouts, limits, lambda, routes, gc
+    let expected = r#"- line 1: unknown key `orgin`; did you mean `origin`? keys of the file: origin, listen, hand_over, hosts, site, tenant_headers, trusted_proxies, client_cache_control, cache_control_clients, log, log_sample, default, strip_tags, tag_headers, admin, store, tls, timeouts, limits, lambda, purge, routes, gc
 - line 2: `listen`: `8080` is not an address to listen on; write an IP address and a port, such as 127.0.0.1:8080
 - line 3: `log`: "loud" is not allowed; write one of "human", "json", "off"
 - line 5: unknown key `headrs`; did you mean `headers`? keys of [limits]: header_bytes, headers, uri_bytes, body_bytes, page_bytes, origin_bytes, client_bytes_per_second, connections, connections_per_address, origin_connections, origin_queue, upload_buffers, new_pages_per_second, variants_per_page, forced_regenerations_per_page, forced_regenerations_per_address
@@ -446,8 +446,10 @@ fn the_docs_name_every_key_and_its_default() {
         "metadata_max_age",
         "feed",
     ]);
-    let keys = keys.chain(["certificate", "key", "blocking", "cache", "default", "strip_tags"]);
+    let keys =
+        keys.chain(["certificate", "key", "blocking", "cache", "default", "strip_tags", "tag_headers"]);
     let keys = keys.chain(["invoke_mode", "queue_url"]);
+    let keys = keys.chain(["from", "token_header", "dialects", "mode", "on_unknown"]);
     for key in settings.as_object().expect("a table").keys().map(String::as_str).chain(keys) {
         assert!(DOCS.contains(&format!("\n| `{key}` |")), "docs/reference/configuration.md lacks `{key}`");
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::header::HeaderName;
 use toml::de::DeValue;
 
 use super::section::shortened;
@@ -103,11 +104,29 @@ pub(crate) fn duration_from(min: Duration) -> impl Fn(&DeValue<'_>) -> Result<Du
 }
 
 /// A list of strings.
-pub(crate) fn strings(value: &DeValue<'_>) -> Result<Vec<String>, String> {
-    let DeValue::Array(list) = value else {
-        return Err(format!("{} is not a list; write it in brackets: [\"a\", \"b\"]", describe(value)));
-    };
-    list.iter().map(|item| string(item.get_ref()).map(str::to_owned)).collect()
+pub(crate) fn strings<'a>(value: &'a DeValue<'a>) -> Result<Vec<String>, String> {
+    list_of(|item| string(item).map(str::to_owned))(value)
+}
+
+/// The name of a header, in lower case.
+pub(crate) fn header_name(value: &DeValue<'_>) -> Result<String, String> {
+    let name = string(value)?;
+    // Many servers take `_` for `-`.
+    let is_name = HeaderName::from_bytes(name.as_bytes()).is_ok() && !name.contains('_');
+    let invalid = || format!("`{}` is not the name of a header, such as `x-purge-token`", shortened(name));
+    is_name.then(|| name.to_ascii_lowercase()).ok_or_else(invalid)
+}
+
+/// A list of values.
+pub(crate) fn list_of<'a, T>(
+    parse: impl Fn(&'a DeValue<'a>) -> Result<T, String>,
+) -> impl FnOnce(&'a DeValue<'a>) -> Result<Vec<T>, String> {
+    move |value| {
+        let DeValue::Array(list) = value else {
+            return Err(format!("{} is not a list; write it in brackets: [\"a\", \"b\"]", describe(value)));
+        };
+        list.iter().map(|item| parse(item.get_ref())).collect()
+    }
 }
 
 /// An address to listen on.

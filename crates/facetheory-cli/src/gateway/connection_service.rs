@@ -62,6 +62,11 @@ impl ConnectionService {
         self.gateway.access_log.as_ref().map(|_| RequestInfo::new(request, self.client.address.ip()))
     }
 
+    /// Whether a request is a purge or a refresh, which no page in memory answers.
+    fn is_for_gateway(&self, config: &ServingConfig, request: &Parts) -> bool {
+        config.purges.concerns(self.client.address.ip(), request)
+    }
+
     /// Marks the connection as busy until the response is complete.
     fn begin_response(&self) -> ResponseGuard {
         match &self.client.http1_state {
@@ -123,7 +128,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         let from_fast_path = self.resolved.lock().take();
         if let Some(resolved) = from_fast_path {
             parts.extensions.insert(*resolved);
-        } else if is_complete {
+        } else if is_complete && !self.is_for_gateway(&config, &parts) {
             match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
                 Ok(response) => {
                     return Either::Left(ready(Ok(self.complete(entry, response, guard))));
@@ -149,6 +154,9 @@ impl FastPath for ConnectionService {
         let entry = self.log_entry(&request);
         let config = self.gateway.config.load();
         config.trusted_proxies.apply(&self.client, &mut request);
+        if self.is_for_gateway(&config, &request) {
+            return None;
+        }
         let served = config.get_fresh(&request, |hit| {
             if hit.status().is_informational() {
                 return None;

@@ -36,6 +36,7 @@ use hyper::body::Incoming;
 use tower::Service as _;
 
 use crate::log::{AccessLog, ResponseReason};
+use crate::purge::{self, Executor, Purges, Wish};
 use crate::wire::{InformationalWindow, rejection};
 use body::RequestBody;
 use client::{Client, ClientContext};
@@ -76,6 +77,16 @@ impl Gateway {
         self.config.load().origin.clone()
     }
 
+    /// Who may purge, and how purges are understood.
+    pub(crate) fn purges(&self) -> Purges {
+        self.config.load().purges.clone()
+    }
+
+    /// Performs purges under the configuration in use.
+    pub(crate) fn executor(&self) -> Executor {
+        self.config.load().executor()
+    }
+
     /// Whether connections from this address come from a trusted proxy.
     fn is_trusted_proxy(&self, address: IpAddr) -> bool {
         self.config.load().trusted_proxies.contains(address)
@@ -113,9 +124,20 @@ impl Gateway {
                 return response.map(IsrBody::from);
             }
         }
+        let config = self.config.load_full();
+        let (parts, body) = request.into_parts();
+        let request = match config.purges.wish(client.address.ip(), &parts) {
+            None => Request::from_parts(parts, body),
+            Some(Wish::Denied) => return purge::denied().map(IsrBody::from),
+            Some(Wish::Purge(parsed)) => {
+                let (executor, peer) = (config.executor(), client.address.ip());
+                let outcome = executor.perform(parsed, peer, purge::host(&parts)).await;
+                return purge::respond(&outcome, &parts).map(IsrBody::from);
+            }
+            Some(Wish::Refresh) => Request::from_parts(config.refresh(parts).await, body),
+        };
         // Closed on return, which is before hyper gets the response.
         let window = http1_state.and_then(|state| InformationalWindow::open(state, request.version()));
-        let config = self.config.load_full();
         let mut service = config.service.clone();
         let mut request = request.map(|body| RequestBody::of(body, config.body_limits));
         let informational = window.as_ref().map(InformationalWindow::sender);

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use facetheory::{Isr, IsrLayer, IsrService, RegenerationQueue};
-use http::header::HeaderName;
+use facetheory::{InvalidationMode, Isr, IsrLayer, IsrService, RegenerationQueue};
+use http::Request;
+use http::header::{CACHE_CONTROL, HeaderName, PRAGMA};
+use http::request::Parts;
+use http::uri::Scheme;
 use tower::Layer as _;
 
 use super::body::BodyLimits;
@@ -11,6 +14,7 @@ use super::forwarded_headers::TrustedProxies;
 use super::origin::Origin;
 use super::tunnel::Tunnels;
 use crate::config::{self, Config};
+use crate::purge::{Executor, Purges};
 use crate::wire::{ClientTimeouts, MinRate, RequestLimits};
 
 /// The configuration of a [`Gateway`](super::Gateway), ready for use.
@@ -19,6 +23,8 @@ pub(crate) struct ServingConfig {
     pub(super) service: IsrService<Origin>,
     pub(super) origin: Origin,
     pub(super) trusted_proxies: TrustedProxies,
+    pub(super) purges: Purges,
+    pub(super) isr: Isr,
     pub(super) body_limits: BodyLimits,
     pub(super) client: ClientLimits,
 }
@@ -52,7 +58,7 @@ impl ServingConfig {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let count = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let origin = Origin::new(origin, config, trusted_proxies.clone(), tunnels)?;
-        let layer = IsrLayer::new(isr, config.routes()?)
+        let layer = IsrLayer::new(isr.clone(), config.routes()?)
             .strict()
             .max_page_bytes(limits.page_bytes)
             .fetch_timeout(timeouts.fetch())
@@ -62,17 +68,26 @@ impl ServingConfig {
                 count(limits.forced_regenerations_per_page),
                 count(limits.forced_regenerations_per_address),
             );
-        let layer = if config.strip_tags { layer.strip_tags() } else { layer };
+        let layer = match &config.tag_headers {
+            Some(headers) => layer.tag_headers(names(headers.iter().map(String::as_str))),
+            None => layer,
+        };
+        let purges = Purges::new(config)?;
+        let strips_tags = config.strip_tags.unwrap_or(purges.access.is_open());
+        let layer = if strips_tags { layer.strip_tags() } else { layer };
         let layer = match queue {
             Some(queue) => layer.regeneration_queue(queue),
             None => layer,
         };
         let layer = if is_logged { layer.expose_page_key() } else { layer };
+        let allows_purge = purges.access.is_open();
         let body_bytes = if limits.body_bytes == 0 { u64::MAX } else { limits.body_bytes };
         Ok(ServingConfig {
             service: layer.layer(origin.clone()),
             origin,
             trusted_proxies,
+            purges,
+            isr,
             body_limits: BodyLimits {
                 bytes: body_bytes,
                 min_rate: MinRate {
@@ -86,6 +101,7 @@ impl ServingConfig {
                     headers: size(limits.headers),
                     uri_bytes: size(limits.uri_bytes),
                     body_bytes,
+                    allows_purge,
                 },
                 timeouts: ClientTimeouts {
                     head: timeouts.client_headers,
@@ -99,6 +115,35 @@ impl ServingConfig {
                 },
             },
         })
+    }
+}
+
+impl ServingConfig {
+    /// Performs purges of the pages of these routes.
+    pub(super) fn executor(&self) -> Executor {
+        self.purges.executor(self.isr.clone(), self.service.clone())
+    }
+
+    /// Regenerates the page of a request that demands a new one, and returns the request without that demand. If the render fails, the
+    /// stored page stays.
+    pub(super) async fn refresh(&self, mut request: Parts) -> Parts {
+        let mut copy = Request::new(());
+        *copy.uri_mut() = request.uri.clone();
+        *copy.headers_mut() = request.headers.clone();
+        if let Some(scheme) = request.extensions.get::<Scheme>() {
+            copy.extensions_mut().insert(scheme.clone());
+        }
+        let (parts, ()) = copy.into_parts();
+        // The response to another request is not from the cache.
+        let Ok(Some(page)) = self.service.page(&parts) else { return request };
+        let invalidated = self.isr.invalidate(&page, InvalidationMode::Soft).await;
+        let rendered = self.service.regenerate(Request::from_parts(parts, ()), None).await;
+        if let Err(error) = invalidated.map(drop).and(rendered.map(drop)) {
+            tabletheory::warn_limited!(%error, page = %page.redacted(), "a page could not be refreshed");
+        }
+        request.headers.remove(CACHE_CONTROL);
+        request.headers.remove(PRAGMA);
+        request
     }
 }
 

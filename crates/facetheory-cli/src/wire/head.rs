@@ -156,7 +156,12 @@ impl Head {
         if !self.has_host {
             return Err(Rejection::bad("missing Host header"));
         }
-        if request.authority.as_ref().is_some_and(|authority| !authority.eq_ignore_ascii_case(host)) {
+        let is_other = |authority: &[u8]| {
+            let has_port = authority.get(host.len()) == Some(&b':');
+            let name = if request.is_purge && has_port { &authority[..host.len()] } else { authority };
+            !name.eq_ignore_ascii_case(host)
+        };
+        if request.authority.as_ref().is_some_and(|authority| is_other(authority)) {
             return Err(Rejection::bad("the Host header does not match the request target"));
         }
         let body = match (self.length, self.is_chunked) {

@@ -7,7 +7,7 @@ use memchr::{memchr, memchr2};
 use super::line::{PATH, TOKEN, all};
 use super::request_line::scheme_len;
 
-/// The sizes beyond which a request is rejected.
+/// The sizes beyond which a request is rejected, and whether purges are allowed.
 ///
 /// hyper's own limits must not be lower: its `max_headers` must be at least `headers`, and its `max_buf_size` at least
 /// `header_bytes`.
@@ -21,6 +21,8 @@ pub(crate) struct RequestLimits {
     pub(crate) uri_bytes: usize,
     /// The size of a body, without chunk framing.
     pub(crate) body_bytes: u64,
+    /// Purges are requests to the gateway itself: the port in the target of `PURGE` need not be in the `Host`.
+    pub(crate) allows_purge: bool,
 }
 
 /// The method of the substitute request. A client that sends it is rejected.

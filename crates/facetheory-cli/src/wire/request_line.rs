@@ -7,6 +7,7 @@ use super::line::{PATH, QUERY, TOKEN, all};
 use super::rejection::{
     METHOD_NOT_SUPPORTED, Rejection, RequestLimits, SUBSTITUTE_METHOD, TARGET_TOO_LONG, split_at_space,
 };
+use crate::purge::is_purge_method;
 
 /// The facts of a request line that the checks of the headers need.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(super) struct RequestLine {
     pub(super) is_http_11: bool,
     /// The method is GET or HEAD, which must not have a body.
     pub(super) is_read: bool,
+    /// The method is one of those that purge, if these are allowed.
+    pub(super) is_purge: bool,
     /// The authority of an absolute target.
     pub(super) authority: Option<Box<[u8]>>,
 }
@@ -52,7 +55,8 @@ impl RequestLine {
             return Err(TARGET_TOO_LONG);
         }
         let authority = authority(method, target)?.map(Box::from);
-        Ok(RequestLine { is_http_11, is_read: method == b"GET" || method == b"HEAD", authority })
+        let is_purge = limits.allows_purge && std::str::from_utf8(method).is_ok_and(is_purge_method);
+        Ok(RequestLine { is_http_11, is_read: method == b"GET" || method == b"HEAD", is_purge, authority })
     }
 }
 

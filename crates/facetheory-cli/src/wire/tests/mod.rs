@@ -18,7 +18,7 @@ use super::slow_client::{ClientTimeouts, MinRate};
 impl Default for RequestLimits {
     fn default() -> Self {
         let (header_bytes, body_bytes) = (16 * 1024, 10 * 1024 * 1024);
-        RequestLimits { header_bytes, headers: 100, uri_bytes: 8 * 1024, body_bytes }
+        RequestLimits { header_bytes, headers: 100, uri_bytes: 8 * 1024, body_bytes, allows_purge: false }
     }
 }
 

@@ -130,7 +130,8 @@ fn row_43_a_header_name_is_a_token_without_underscores() {
 
 #[test]
 fn row_45_the_sizes_of_heads_targets_and_bodies_are_limited() {
-    let limits = RequestLimits { header_bytes: 200, headers: 3, uri_bytes: 100, body_bytes: 10 };
+    let limits =
+        RequestLimits { header_bytes: 200, headers: 3, uri_bytes: 100, body_bytes: 10, allows_purge: false };
     let status = |request: &str| status_with(request, limits);
     let long = "a".repeat(300);
     // `target` has 29 bytes besides the path, `get` has 27 besides the lines.

@@ -1,0 +1,73 @@
+//! Who may purge.
+
+use std::net::IpAddr;
+
+use anyhow::Result;
+use http::header::{AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, ORIGIN, VIA};
+
+use crate::config::{self, Network};
+use crate::token::{self, Token};
+
+/// Headers that a proxy adds: the request is from somebody else than the peer.
+const FORWARDED_FOR: [HeaderName; 7] = [
+    FORWARDED,
+    VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("cf-connecting-ip"),
+];
+/// Headers that a browser adds. It may send a request for the page of another site, whose name resolves to this address.
+const OF_BROWSER: [HeaderName; 2] = [ORIGIN, HeaderName::from_static("sec-fetch-site")];
+/// Headers in which products send a token, besides `Authorization`.
+const TOKENS: [HeaderName; 3] = [
+    HeaderName::from_static("x-invalidate-token"),
+    HeaderName::from_static("fastly-key"),
+    HeaderName::from_static("x-auth-key"),
+];
+
+/// The peers that may purge, and the token that they need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    from: Vec<Network>,
+    token: Option<Token>,
+    token_header: Option<HeaderName>,
+}
+
+impl Access {
+    pub(crate) fn new(purge: &config::Purge) -> Result<Self> {
+        let token = purge.token_file.as_deref().map(|file| Token::of_file(file, "the token of [purge]"));
+        let header = purge.token_header.as_deref().map(|name| HeaderName::from_bytes(name.as_bytes()));
+        Ok(Access { from: purge.from.clone(), token: token.transpose()?, token_header: header.transpose()? })
+    }
+
+    /// Whether anybody may purge.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.from.is_empty()
+    }
+
+    /// Whether this peer may purge by a request with these headers. Only the address of the connection counts.
+    pub(crate) fn allows(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        self.from.iter().any(|network| network.contains(peer))
+            && is_of_program(headers)
+            && self.token.as_ref().is_none_or(|token| shows(headers, self.token_header.as_ref(), token))
+    }
+
+    /// Whether a request has this token, in one of the headers that products use.
+    pub(crate) fn shows(&self, headers: &HeaderMap, token: &Token) -> bool {
+        shows(headers, self.token_header.as_ref(), token)
+    }
+}
+
+/// Whether a request is from a program at its peer, and not from a browser or a client of a proxy.
+pub(crate) fn is_of_program(headers: &HeaderMap) -> bool {
+    !FORWARDED_FOR.iter().chain(&OF_BROWSER).any(|name| headers.contains_key(name))
+}
+
+fn shows(headers: &HeaderMap, own: Option<&HeaderName>, token: &Token) -> bool {
+    let is_shown = |name: &HeaderName| headers.get(name).is_some_and(|line| token.matches(line.as_bytes()));
+    let is_bearer = headers.contains_key(AUTHORIZATION)
+        && token::bearer(headers).is_some_and(|shown| token.matches(shown));
+    is_bearer || TOKENS.iter().any(is_shown) || own.is_some_and(is_shown)
+}
