@@ -15,6 +15,7 @@ use super::page_selector::PageSelector;
 use super::problem::{NOT_RENDERED, OTHER_REQUEST, Problem};
 use super::versions::no_version;
 use super::{AdminState, ApiResult};
+use crate::purge;
 
 /// How long a page is pinned after a rollback by default.
 const DEFAULT_PIN: Duration = Duration::from_secs(24 * 3600);
@@ -97,7 +98,7 @@ pub(super) async fn unpin(admin: AdminState, Json(request): Json<PageRequest>) -
     Ok(axum::Json(Done { cache_key: page.cache_key().to_owned(), done }))
 }
 
-/// The pages to purge: exactly one of `url`, `path`, `tag`, `tenant` and `everything`.
+/// The pages to purge: exactly one of `url`, `path`, `tag`, `route`, `tenant` and `everything`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Invalidate {
@@ -114,14 +115,28 @@ pub(super) struct Invalidate {
     path: Option<String>,
     /// All pages with this tag.
     tag: Option<String>,
-    /// All pages of this tenant; with `path` or `tag`, only those.
+    /// All pages of the route with this pattern.
+    route: Option<String>,
+    /// All pages of this tenant; with `path`, `tag` or `route`, only those.
     tenant: Option<String>,
     /// All pages that belong to no tenant.
     #[serde(default)]
     everything: bool,
-    /// With `url`: the page must not be served while it is regenerated.
+    /// Whether the pages may be served while they are regenerated.
+    mode: Option<Mode>,
+    /// The same as the mode `hard`.
     #[serde(default)]
     hard: bool,
+}
+
+/// Whether invalidated pages may be served while they are regenerated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// They may be served stale.
+    Soft,
+    /// They must not be served. This ends pins.
+    Hard,
 }
 
 /// The effect of an invalidation.
@@ -151,23 +166,25 @@ pub(super) async fn invalidate(
     admin: AdminState,
     Json(request): Json<Invalidate>,
 ) -> ApiResult<Invalidation> {
+    let mode = request.mode()?;
     let outcome = match request.target()? {
         Target::Page(selector) => {
             let page = selector.resolve(&admin)?;
-            let mode = if request.hard { InvalidationMode::Hard } else { InvalidationMode::Soft };
             match admin.isr.invalidate(&page, mode).await? {
                 Invalidated::Stale => InvalidationOutcome::Stale,
                 Invalidated::Pinned => InvalidationOutcome::Pinned,
                 Invalidated::Absent => InvalidationOutcome::Absent,
             }
         }
-        Target::Tag(tag, tenant) => {
-            admin.isr.invalidate_tag(&tag, tenant.as_ref()).await?;
+        Target::Tags(tags, tenant) => {
+            for tag in tags {
+                admin.isr.invalidate_tag_with(&tag, tenant.as_ref(), mode).await?;
+            }
             InvalidationOutcome::Stale
         }
     };
-    let Invalidate { url, path, tag, tenant, hard, .. } = &request;
-    tracing::info!(url, path, tag, tenant, hard, ?outcome, "invalidated by an operator");
+    let Invalidate { url, path, tag, route, tenant, .. } = &request;
+    tracing::info!(url, path, tag, route, tenant, ?mode, ?outcome, "invalidated by an operator");
     Ok(axum::Json(Invalidation { outcome }))
 }
 
@@ -175,32 +192,59 @@ pub(super) async fn invalidate(
 #[derive(Debug)]
 enum Target<'a> {
     Page(PageSelector<'a>),
-    Tag(Tag, Option<Tenant>),
+    Tags(Vec<Tag>, Option<Tenant>),
 }
 
 impl Invalidate {
     fn target(&self) -> Result<Target<'_>, Problem> {
         let tenant = self.tenant.as_deref().map(Tenant::new).transpose()?;
-        let target = match (&self.url, &self.path, &self.tag, self.everything) {
-            (Some(url), None, None, false) if tenant.is_none() => {
+        let named = [&self.url, &self.path, &self.tag, &self.route];
+        let is_one = named.into_iter().flatten().count() + usize::from(self.everything) <= 1;
+        let tags = match self {
+            _ if !is_one => None,
+            Invalidate { url: Some(url), .. } if tenant.is_none() => {
                 return Ok(Target::Page(PageSelector::new(url, &self.headers, &self.cookies)));
             }
-            (None, Some(path), None, false) => Target::Tag(Tag::path(path)?, tenant),
-            (None, None, Some(tag), false) => Target::Tag(Tag::new(tag)?, tenant),
-            (None, None, None, false) if tenant.is_some() => Target::Tag(Tag::everything(), tenant),
-            (None, None, None, true) if tenant.is_none() => Target::Tag(Tag::everything(), None),
-            _ => {
-                return Err(Problem::bad_request(
-                    "name exactly one of `url`, `path`, `tag`, `tenant` and `everything`; `tenant` can be combined with \
-                     `path` or `tag`",
-                ));
+            Invalidate { path: Some(path), .. } => Some(vec![Tag::path(path)?]),
+            Invalidate { tag: Some(tag), .. } => Some(tags_of(tag)?),
+            Invalidate { route: Some(pattern), .. } => Some(vec![Tag::route(pattern)?]),
+            Invalidate { url: None, everything, .. } if *everything != tenant.is_some() => {
+                Some(vec![Tag::everything()])
             }
+            _ => None,
         };
-        if self.hard || !self.headers.is_empty() || !self.cookies.is_empty() {
-            return Err(Problem::bad_request("`hard`, `headers` and `cookies` need a `url`"));
+        let Some(tags) = tags else {
+            return Err(Problem::bad_request(
+                "name exactly one of `url`, `path`, `tag`, `route`, `tenant` and `everything`; `tenant` can be combined with \
+                 `path`, `tag` or `route`",
+            ));
+        };
+        if !self.headers.is_empty() || !self.cookies.is_empty() {
+            return Err(Problem::bad_request("`headers` and `cookies` need a `url`"));
         }
-        Ok(target)
+        Ok(Target::Tags(tags, tenant))
     }
+
+    fn mode(&self) -> Result<InvalidationMode, Problem> {
+        match (self.mode, self.hard) {
+            (Some(Mode::Soft), true) => {
+                Err(Problem::bad_request("`mode` is `soft`, and `hard` is true; send only one of them"))
+            }
+            (Some(Mode::Hard), _) | (None, true) => Ok(InvalidationMode::Hard),
+            (Some(Mode::Soft) | None, false) => Ok(InvalidationMode::Soft),
+        }
+    }
+}
+
+/// The tag of a rule with this name, and the tags that headers of responses would name by it: they separate tags by commas and spaces.
+fn tags_of(name: &str) -> Result<Vec<Tag>, Problem> {
+    let mut tags = vec![Tag::new(name)?];
+    for tag in purge::names(name).filter_map(|name| Tag::of_header(name).ok()) {
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    Ok(tags)
 }
 
 /// The result of a regeneration. A repeated request returns the same result.
