@@ -357,3 +357,83 @@ fn row_63_an_idempotency_key_cannot_address_another_row() {
     assert_eq!(site.origin.byte_count(), before, "nothing was rendered");
     assert_eq!(site.get("/row-63-long").state(), "miss");
 }
+
+/// Asserts that a response tells nothing about a cache.
+fn assert_not_allowed(response: &Response, what: &str) {
+    assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD")), "{what}");
+    assert_eq!(response.text(), "the method is not supported\n", "{what}");
+    for name in ["x-facetheory-isr", "cache-status", "age", "via", "etag"] {
+        assert_eq!(response.header(name), None, "{what}");
+    }
+}
+
+#[test]
+fn row_88_nobody_outside_the_listed_networks_can_purge() {
+    let config = "trusted_proxies = [\"127.0.0.1\"]\n[purge]\nfrom = [\"10.0.0.0/8\"]\n\
+                  dialects = [\"url\", \"tags\", \"ban\", \"refresh\", \"nginx-helper\"]\n\
+                  [routes]\n\"/**\" = { isr = \"1h\" }\n";
+    let site = Site::start(config);
+    site.origin.script("/page", |_| ScriptedResponse::page(&["xkey: a"], "the page"));
+    assert_eq!(site.get("/page").state(), "miss");
+    let spellings = [
+        "",
+        "X-Forwarded-For: 10.0.0.1\r\n",
+        "X-Forwarded-For: 10.0.0.1, 10.0.0.2\r\n",
+        "Forwarded: for=10.0.0.1\r\n",
+        "X-Real-IP: 10.0.0.1\r\nClient-IP: 10.0.0.1\r\nTrue-Client-IP: 10.0.0.1\r\n",
+        "X-Client-IP: 10.0.0.1\r\nX-Cluster-Client-IP: 10.0.0.1\r\nCF-Connecting-IP: 10.0.0.1\r\n",
+        "Connection: X-Forwarded-For\r\nX-Forwarded-For: 10.0.0.1\r\n",
+        "Authorization: Bearer \r\nFastly-Key: \r\nX-Invalidate-Token: \r\n",
+    ];
+    for lines in spellings {
+        for method in ["PURGE", "BAN", "PURGEKEYS", "PURGETAGS"] {
+            for (target, tags) in
+                [("/page", ""), ("/.*", ""), ("/", "xkey: a\r\nX-Cache-Tags: .*\r\n"), ("/purgeall", "")]
+            {
+                let response = site.request(method, target, &format!("{lines}{tags}"));
+                assert_not_allowed(&response, &format!("{method} {target} {lines}{tags}"));
+            }
+        }
+        for (target, line) in
+            [("/page", "Cache-Control: no-cache\r\n"), ("/page", "Pragma: no-cache\r\n"), ("/purge/page", "")]
+        {
+            assert_eq!(
+                site.get_with(target, &format!("{lines}{line}")).header("allow"),
+                None,
+                "an ordinary page"
+            );
+        }
+    }
+    // Other methods are those of the origin, which does not know them either.
+    for method in ["purge", "Purge", "PURGE1", "REFRESH", "POST", "DELETE"] {
+        site.request(method, "/page", "X-HTTP-Method-Override: PURGE\r\nX-Method-Override: PURGE\r\n");
+    }
+    site.gateway.exchange("PURGE http://10.0.0.1/page HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n");
+    assert_eq!(site.get("/page").state(), "hit", "nothing was purged");
+    let requests = site.origin.requests_for("/page");
+    let renders = requests.iter().filter(|request| request.method == "GET" && !request.has("authorization"));
+    assert_eq!(renders.count(), 1);
+}
+
+#[test]
+fn row_89_a_client_of_a_proxy_or_a_browser_at_an_allowed_address_cannot_purge() {
+    let site = Site::start("[purge]\nfrom = [\"127.0.0.1\"]\n[routes]\n\"/**\" = { isr = \"1h\" }\n");
+    site.origin.script("/page", |_| ScriptedResponse::page(&[], "the page"));
+    assert_eq!(site.get("/page").state(), "miss");
+    for line in [
+        "X-Forwarded-For: 203.0.113.9",
+        "X-Forwarded-Proto: https",
+        "Forwarded: for=203.0.113.9",
+        "X-Real-IP: 203.0.113.9",
+        "Via: 1.1 proxy",
+        "CF-Connecting-IP: 203.0.113.9",
+        "Origin: http://www.example.com",
+        "Sec-Fetch-Site: same-origin",
+    ] {
+        let response = site.request("PURGE", "/page", &format!("{line}\r\n"));
+        assert_not_allowed(&response, line);
+        assert_eq!(site.get_with("/page", &format!("{line}\r\nCache-Control: no-cache\r\n")).state(), "hit");
+    }
+    assert_eq!(site.request("PURGE", "/page", "").status, 200);
+    assert_eq!(site.get("/page").state(), "miss");
+}
