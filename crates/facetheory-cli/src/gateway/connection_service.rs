@@ -128,7 +128,18 @@ impl Service<Request<Incoming>> for ConnectionService {
         let from_fast_path = self.resolved.lock().take();
         if let Some(resolved) = from_fast_path {
             parts.extensions.insert(*resolved);
-        } else if is_complete && !self.is_for_gateway(&config, &parts) {
+        } else if self.is_for_gateway(&config, &parts) {
+            // It is performed also if the client leaves at once, as those of some products do.
+            let service = self.clone();
+            let response = tokio::spawn(async move {
+                let request = Request::from_parts(parts, body);
+                let response = service.gateway.respond(&service.client, request, checked).await;
+                service.complete(entry, response, guard)
+            });
+            return Either::Right(Box::pin(async move {
+                Ok(response.await.expect("responding neither panics nor is aborted"))
+            }));
+        } else if is_complete {
             match config.get_fresh(&parts, |hit| Some(hit.into_response())) {
                 Ok(response) => {
                     return Either::Left(ready(Ok(self.complete(entry, response, guard))));

@@ -2,8 +2,8 @@
 
 use super::budget::Budget;
 use super::budget::Event::{
-    ClockStep, Collect, Crash, Damage, Evict, Fault, Hard, HardTag, LockExpiry, PutTag, RollBack, RowExpiry, Soft,
-    Swap, Tag,
+    ClockStep, Collect, Crash, Damage, Evict, Fault, Hard, HardTag, LockExpiry, PutTag, RollBack, RowExpiry,
+    Soft, Swap, Tag,
 };
 
 /// How a writer publishes.
