@@ -51,7 +51,7 @@ struct Variant {
 pub(crate) enum Admission {
     Admitted,
     /// It takes the place of this variant, which must be evicted first.
-    Replaces(PageKey),
+    Replaces(Box<PageKey>),
     Refused,
 }
 
@@ -79,7 +79,7 @@ impl VariantLimiter {
         if variants.by_hash.len() >= self.limit {
             let Some((least, page)) = variants.least_used(variant) else { return Admission::Refused };
             variants.by_hash.remove(&least);
-            admission = Admission::Replaces(page);
+            admission = Admission::Replaces(Box::new(page));
         }
         variants.counted += 1;
         let distinction = Some(variant.distinction()).filter(|text| text.len() <= MAX_DISTINCTION_BYTES);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn replaces(name: &str) -> Admission {
-        Admission::Replaces(variant(name))
+        Admission::Replaces(Box::new(variant(name)))
     }
 
     fn at(second: i64) -> Timestamp {
