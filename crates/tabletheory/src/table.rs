@@ -96,7 +96,8 @@ pub trait Table: Send + Sync + fmt::Debug {
 
     /// Deletes the rows whose `ttl` passed at least `lag` ago, and returns their number.
     ///
-    /// Does nothing and returns 0 if the table deletes expired rows by itself.
+    /// Does nothing and returns 0 if the table deletes expired rows by itself. A table in a file also compares all rows with the
+    /// index on their keys, since a damaged index hides rows.
     async fn sweep(&self, _lag: Duration) -> Result<u64> {
         Ok(0)
     }

@@ -5,6 +5,7 @@ mod damage;
 mod earlier;
 mod expiry;
 mod full_disk;
+mod index;
 mod replaced;
 mod token;
 mod writing;

@@ -375,7 +375,11 @@ impl Work for Delete {
     type Outcome = bool;
 
     fn apply(&self, transaction: &Transaction<'_>, _: Timestamp) -> Result<bool, ApplyError> {
-        let delete = || transaction.prepare_cached("DELETE FROM blob WHERE name = ?1")?.execute([&self.name]);
+        let delete = || {
+            transaction
+                .prepare_cached("DELETE FROM blob WHERE name = ?1 AND +name = ?1")?
+                .execute([&self.name])
+        };
         let rows = delete().map_err(|error| ApplyError::WhileWriting(error.into()))?;
         Ok(rows > 0)
     }
@@ -427,7 +431,8 @@ fn read(connection: &Connection, name: &str) -> Result<Option<Blob>, BackendErro
         connection.prepare_cached("SELECT name, stored_at, length, crc, bytes FROM blob WHERE name = ?1")?;
     let row = |row: &rusqlite::Row<'_>| Ok((info(row)?, row.get::<_, i64>(3)?, row.get::<_, Vec<u8>>(4)?));
     let Some((info, crc, bytes)) = statement.query_row([name], row).optional()? else { return Ok(None) };
-    if crc != i64::from(checksum(&info.name, &bytes)) {
+    // A search in a damaged index may find another blob.
+    if info.name != name || crc != i64::from(checksum(&info.name, &bytes)) {
         return Err(
             Error::corrupt(format!("the blob {name} is damaged; delete it, and store it again")).into()
         );

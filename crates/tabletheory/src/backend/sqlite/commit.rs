@@ -43,16 +43,26 @@ impl Work for PreparedTxn {
             let reused = || ApplyError::BeforeWriting(token_reused().into());
             return (used_for == *digest).then_some(Commit::Done).ok_or_else(reused);
         }
-        let effect = evaluate(txn, |key| reader::get(transaction, key)).map_err(ApplyError::BeforeWriting)?;
+        // Also damaged rows, which count as absent in conditions.
+        let mut found = Vec::new();
+        let read = |key: &Key| {
+            let row = reader::get(transaction, key)?;
+            found.extend(row.is_some().then(|| key.clone()));
+            Ok(row)
+        };
+        let effect = evaluate(txn, read).map_err(ApplyError::BeforeWriting)?;
         let rows = match effect {
             Effect::Refuse { index, seen } => return Ok(Commit::Refused { index, seen }),
             Effect::Apply(rows) => rows,
         };
         let write = || -> Result<(), BackendError> {
             for (key, after) in rows {
+                let was_found = found.contains(key);
                 match after {
+                    Some(item) if was_found => replace(transaction, key, &item)?,
                     Some(item) => put(transaction, key, &item)?,
-                    None => delete(transaction, key)?,
+                    None if was_found => delete_found(transaction, key)?,
+                    None => drop(delete(transaction, key)?),
                 }
             }
             match token {
@@ -65,20 +75,44 @@ impl Work for PreparedTxn {
     }
 }
 
-pub(super) fn put(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), BackendError> {
-    let (text, crc) = row::encode(key, item);
+/// Writes a row that may exist.
+fn put(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), BackendError> {
     // Unlike REPLACE, this does not touch the indexes on `ttl` and `used_at` if the values are unchanged.
-    let mut statement = transaction.prepare_cached(
-        "INSERT INTO item (pk, sk, ttl, used_at, item, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (pk, sk) DO UPDATE
-         SET ttl = excluded.ttl, used_at = excluded.used_at, item = excluded.item, crc = excluded.crc",
-    )?;
-    statement.execute(params![key.pk, key.sk, ttl::of(item), use_order::of(item), text, crc])?;
-    Ok(())
+    let sql = "INSERT INTO item (pk, sk, ttl, used_at, item, crc) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+               ON CONFLICT (pk, sk) DO UPDATE
+               SET ttl = excluded.ttl, used_at = excluded.used_at, item = excluded.item, crc = excluded.crc";
+    write(transaction, sql, key, item).map(drop)
 }
 
-pub(super) fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<(), BackendError> {
-    let mut statement = transaction.prepare_cached("DELETE FROM item WHERE pk = ?1 AND sk = ?2")?;
-    statement.execute([&key.pk, &key.sk])?;
-    Ok(())
+/// Writes a row in place of one that was found in the same transaction.
+///
+/// The conditions with `+` are tested for the row that the search has found, which may be another one: see
+/// [`row::decode_found`].
+pub(super) fn replace(transaction: &Transaction<'_>, key: &Key, item: &Item) -> Result<(), BackendError> {
+    let sql = "UPDATE item SET ttl = ?3, used_at = ?4, item = ?5, crc = ?6
+               WHERE pk = ?1 AND sk = ?2 AND +pk = ?1 AND +sk = ?2";
+    check_one(write(transaction, sql, key, item)?, key)
+}
+
+/// Deletes a row that was found in the same transaction.
+pub(super) fn delete_found(transaction: &Transaction<'_>, key: &Key) -> Result<(), BackendError> {
+    check_one(delete(transaction, key)?, key)
+}
+
+fn write(transaction: &Transaction<'_>, sql: &str, key: &Key, item: &Item) -> Result<usize, BackendError> {
+    let (text, crc) = row::encode(key, item);
+    let mut statement = transaction.prepare_cached(sql)?;
+    Ok(statement.execute(params![key.pk, key.sk, ttl::of(item), use_order::of(item), text, crc])?)
+}
+
+fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<usize, BackendError> {
+    let mut statement =
+        transaction.prepare_cached("DELETE FROM item WHERE pk = ?1 AND sk = ?2 AND +pk = ?1 AND +sk = ?2")?;
+    Ok(statement.execute([&key.pk, &key.sk])?)
+}
+
+/// Fails if a row that was found cannot be found any more. In an index whose keys are not in their order, the search for a key
+/// ends elsewhere after another key was inserted. A lease that is not deleted would be held by nobody.
+fn check_one(written: usize, key: &Key) -> Result<(), BackendError> {
+    if written == 1 { Ok(()) } else { Err(row::mismatch(key)) }
 }

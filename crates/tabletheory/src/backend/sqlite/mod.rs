@@ -4,6 +4,7 @@ mod blobs;
 mod commit;
 mod error;
 mod file;
+mod key_check;
 mod open_file;
 mod place;
 mod reader;
@@ -24,6 +25,7 @@ pub use self::blobs::{Blob, BlobInfo, SqliteBlobs};
 use self::commit::PreparedTxn;
 pub use self::file::OnCorruption;
 use self::file::{Addition, Format};
+use self::key_check::KeyCheck;
 use self::open_file::OpenFile;
 use self::reader::ReadError;
 use self::sweeper::{Sweep, Sweeper};
@@ -320,9 +322,14 @@ impl Table for SqliteTable {
             let swept = self.file.submit(Sweep { lag }).await?;
             deleted += swept.rows;
             if !swept.more {
-                return Ok(deleted);
+                break;
             }
         }
+        let mut next = Some(KeyCheck::START.after);
+        while let Some(after) = next {
+            next = self.file.submit(KeyCheck { after }).await?;
+        }
+        Ok(deleted)
     }
 
     async fn least_recently_used(&self, limit: usize) -> Result<Vec<Item>> {

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::error::BackendError;
 use super::file::{Opened, SqliteFile};
 use super::place::{self, Beside, FileId};
-use super::row::{COLUMNS, decode};
+use super::row::{COLUMNS, decode, decode_found, mismatch};
 use crate::backend::PageBuilder;
 use crate::cond::Comparison;
 use crate::error::{Error, Kind, Result};
@@ -245,7 +245,7 @@ pub(super) fn get(connection: &Connection, key: &Key) -> Result<Option<Item>, Ba
     let mut statement =
         connection.prepare_cached("SELECT pk, sk, item, crc FROM item WHERE pk = ?1 AND sk = ?2")?;
     let mut rows = statement.query([&key.pk, &key.sk])?;
-    rows.next()?.map(|row| decode(connection, row)).transpose()
+    rows.next()?.map(|row| decode_found(connection, row, key)).transpose()
 }
 
 /// Reads the rows with these keys as of one point in time.
@@ -278,7 +278,7 @@ pub(super) fn query(connection: &Connection, query: &Query) -> Result<Page, Back
     }
     let mut statement = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM item WHERE {conditions} ORDER BY sk {direction}"))?;
-    page(connection, statement.query(params_from_iter(values))?, query.limit)
+    page(connection, statement.query(params_from_iter(values))?, query.limit, Some(&query.pk))
 }
 
 pub(super) fn scan(connection: &Connection, scan: &Scan) -> Result<Page, BackendError> {
@@ -288,18 +288,26 @@ pub(super) fn scan(connection: &Connection, scan: &Scan) -> Result<Page, Backend
     };
     let mut statement =
         connection.prepare_cached(&format!("SELECT {COLUMNS} FROM item {condition} ORDER BY pk, sk"))?;
-    page(connection, statement.query(params_from_iter(values))?, scan.limit)
+    page(connection, statement.query(params_from_iter(values))?, scan.limit, None)
 }
 
 fn page(
     connection: &Connection,
     mut rows: rusqlite::Rows<'_>,
     limit: Option<usize>,
+    pk: Option<&str>,
 ) -> Result<Page, BackendError> {
     let mut page = PageBuilder::new(limit);
-    while let Some(row) = rows.next()?
-        && page.push(decode(connection, row)?)?
-    {}
+    while let Some(row) = rows.next()? {
+        if let Some(pk) = pk
+            && row.get_ref(0)?.as_str() != Ok(pk)
+        {
+            return Err(mismatch(&Key::new(pk, "")));
+        }
+        if !page.push(decode(connection, row)?)? {
+            break;
+        }
+    }
     Ok(page.finish())
 }
 

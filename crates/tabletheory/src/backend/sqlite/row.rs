@@ -33,6 +33,19 @@ pub(super) fn decode(connection: &Connection, row: &Row<'_>) -> Result<Item, Bac
     Ok(Item::damaged(&key))
 }
 
+/// Like [`decode`], for the row that a search for this key has found.
+///
+/// Fails if the row has another key. SQLite ends a search at a key that is less than the one that it searched, if the keys of the
+/// index are not in their order.
+pub(super) fn decode_found(connection: &Connection, row: &Row<'_>, key: &Key) -> Result<Item, BackendError> {
+    if has_key(row, key)? { decode(connection, row) } else { Err(mismatch(key)) }
+}
+
+/// Whether a row that begins with the columns `pk` and `sk` has this key.
+fn has_key(row: &Row<'_>, key: &Key) -> rusqlite::Result<bool> {
+    Ok(row.get_ref(0)?.as_str() == Ok(&key.pk) && row.get_ref(1)?.as_str() == Ok(&key.sk))
+}
+
 /// Fails if the index on the keys leads from a key to a row with another key. Each of the two rows would be written in place
 /// of the other.
 fn check_key(connection: &Connection, key: &Key) -> Result<(), BackendError> {
@@ -44,13 +57,11 @@ fn check_key(connection: &Connection, key: &Key) -> Result<(), BackendError> {
         return Err(mismatch(key));
     };
     let mut read = connection.prepare_cached("SELECT pk, sk FROM item WHERE rowid = ?1")?;
-    let is_same = |row: &Row<'_>| {
-        Ok(row.get_ref(0)?.as_str() == Ok(&key.pk) && row.get_ref(1)?.as_str() == Ok(&key.sk))
-    };
-    if read.query_row([number], is_same)? { Ok(()) } else { Err(mismatch(key)) }
+    if read.query_row([number], |row| has_key(row, key))? { Ok(()) } else { Err(mismatch(key)) }
 }
 
-fn mismatch(key: &Key) -> BackendError {
+/// The error if the rows and the index on their keys differ.
+pub(super) fn mismatch(key: &Key) -> BackendError {
     BackendError::Damage(Error::corrupt(format!("the index of the table does not match the row {key}")))
 }
 

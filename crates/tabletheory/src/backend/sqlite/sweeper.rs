@@ -1,4 +1,4 @@
-//! Deletes expired rows and client tokens periodically.
+//! Deletes expired rows and client tokens periodically, and compares rows with the index on their keys.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use rusqlite::Transaction;
 
 use super::error::BackendError;
+use super::key_check::KeyChecker;
 use super::worker::Worker;
 use super::writer::{ApplyError, Queue, Work};
 use super::{SweepSettings, commit, reader, token};
@@ -43,9 +44,9 @@ impl Work for Sweep {
                 // The column `ttl` has no checksum: only a row that says so itself has expired, unless it cannot be read.
                 let has_expired = item.is_damaged() || expired.includes(&item);
                 if has_expired {
-                    commit::delete(transaction, &key)?
+                    commit::delete_found(transaction, &key)?
                 } else {
-                    commit::put(transaction, &key, &item)?
+                    commit::replace(transaction, &key, &item)?
                 }
                 Ok(has_expired)
             };
@@ -69,11 +70,15 @@ pub(super) struct Sweeper {
 impl Sweeper {
     pub(super) fn start(queue: Queue, settings: SweepSettings) -> Result<Self> {
         let (stop, stopped) = channel();
+        let mut keys = KeyChecker::new();
         let run = move || {
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(settings.interval) {
                 if let Err(error) = sweep(&queue, &settings, &stopped) {
                     // No result depends on expired rows, so the next round may retry.
                     tracing::warn!(%error, "expired rows were not deleted");
+                }
+                if let Err(error) = keys.round(&queue, &stopped) {
+                    tracing::warn!(%error, "the rows were not compared with the index on their keys");
                 }
             }
         };
