@@ -116,3 +116,27 @@ fn delete(transaction: &Transaction<'_>, key: &Key) -> Result<usize, BackendErro
 fn check_one(written: usize, key: &Key) -> Result<(), BackendError> {
     if written == 1 { Ok(()) } else { Err(row::mismatch(key)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::sqlite::TABLE;
+    use crate::backend::sqlite::file::{OnCorruption, SqliteFile, begin};
+
+    #[test]
+    fn a_row_that_was_found_and_cannot_be_written_is_damage_of_the_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = SqliteFile::new(directory.path().join("table.db"), &TABLE, OnCorruption::Refuse);
+        let connection = file.open_to_write(Duration::ZERO).expect("a new file").connection;
+        let transaction = begin(&connection, Duration::ZERO).expect("a transaction");
+        let (key, item) = (Key::new("CACHE#1", "LOCK"), Item::new());
+        put(&transaction, &key, &item).expect("a put");
+        replace(&transaction, &key, &item).expect("the row is there");
+        delete_found(&transaction, &key).expect("the row is there");
+        for result in [replace(&transaction, &key, &item), delete_found(&transaction, &key)] {
+            assert!(result.is_err_and(|error| error.is_damage()));
+        }
+    }
+}
