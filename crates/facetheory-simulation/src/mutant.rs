@@ -99,6 +99,10 @@ mutants! {
     AlwaysStale = "always-stale" => RecoversOnce;
     /// Engines delete replaced bodies after the shortest delay.
     EarlyDeletion = "early-deletion" => RetainedForReaders;
+    /// The table deletes a page that is evicted, whether or not it is in use.
+    UnguardedEviction = "unguarded-eviction" => EvictedUnused;
+    /// The table acknowledges the deletion of a page that is evicted without executing it.
+    FalseEviction = "false-eviction" => NoMissingBody;
     /// The table returns no rows to an engine that checks whether a replaced body is unused.
     BlindCheck = "blind-check" => NoMissingBody;
     /// Engines have no memory tier.
@@ -113,7 +117,8 @@ impl Mutant {
     /// ```
     #[must_use]
     pub fn is_about_clients(self) -> bool {
-        self == Mutant::BlindCheck || self.breaks().iter().any(|invariant| invariant.is_about_clients())
+        matches!(self, Mutant::BlindCheck | Mutant::FalseEviction)
+            || self.breaks().iter().any(|invariant| invariant.is_about_clients())
     }
 
     /// The mutant with this name.

@@ -55,6 +55,11 @@ impl MutantTable {
     pub(crate) async fn commit(&self, txn: &Txn) -> Result<Commit> {
         let kind = Transaction::of(txn);
         match (self.mutant, &kind) {
+            (Some(Mutant::UnguardedEviction), Transaction::Eviction) => {
+                let deletes = txn.writes().iter().map(|write| Write::delete(write.key().clone()));
+                self.rows.commit(&Txn::new(deletes)).await
+            }
+            (Some(Mutant::FalseEviction), Transaction::Eviction) => Ok(Commit::Done),
             (Some(Mutant::AnyLock), Transaction::Publish(page)) => self.publish_without_lock(txn, page).await,
             (Some(Mutant::Replay), Transaction::Publish(page)) => self.publish_again(txn, page).await,
             (Some(Mutant::RepeatedAcquire), Transaction::Acquisition(lock)) => {
@@ -248,6 +253,8 @@ impl MutantTable {
 enum Transaction {
     /// A publish, with a key of its page.
     Publish(Key),
+    /// The deletion of a page.
+    Eviction,
     /// The update of an unchanged page.
     Extension,
     Invalidation,
@@ -263,6 +270,9 @@ impl Transaction {
         let write = |sk: &str| txn.writes().iter().find(|write| write.key().sk == sk);
         let condition = |write: &Write| write.condition().map(ToString::to_string).unwrap_or_default();
         match (write("META"), write("LOCK")) {
+            (Some(_), Some(lock)) if condition(lock).contains("attribute_not_exists") => {
+                Transaction::Eviction
+            }
             (Some(meta), Some(lock)) if lock.condition().is_some() => {
                 Transaction::Publish(meta.key().clone())
             }

@@ -28,7 +28,7 @@ named_enum! {
         Hit = "responses: hit", Stale = "responses: stale",
         WaitHit = "responses: wait-hit", Miss = "responses: miss",
         Bypass = "responses: bypass", StaleError = "responses: stale-error",
-        DeletedReplaced = "replaced bodies deleted",
+        DeletedReplaced = "replaced bodies deleted", Evicted = "pages evicted",
         StaleMetadataError = "responses: stale-metadata-error", NoPage = "responses: no page",
     }
 }

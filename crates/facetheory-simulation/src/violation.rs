@@ -31,6 +31,7 @@ named_enum! {
         ShutsDown = "a process shuts down in time and does nothing afterwards",
         RecoversOnce = "once faults stop, every page becomes fresh with one render",
         RetainedForReaders = "a replaced body is stored as long as a process may use the metadata that names it",
+        EvictedUnused = "a page is not evicted while it is rendered or pinned",
         ServesDuringOutage = "while the table is down, pages in memory are served, marked as stale",
         NoPanic = "the production code does not panic",
     }

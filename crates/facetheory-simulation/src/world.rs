@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use facetheory::testing::RuntimeClock;
-use facetheory::{Bodies, History, KeyScheme, PageKey, Tag, Tenant};
+use facetheory::{Bodies, History, KeyScheme, PageKey, PageStore, Pages, Quota, Tag, Tenant};
 use tabletheory::{Faults, Faulty, MemoryTable};
 
 use crate::Settings;
@@ -26,6 +26,10 @@ use crate::worker::Worker;
 /// The cache keys of both tenants are the same.
 const TENANTS: [&str; 2] = ["red", "blue"];
 
+/// The longest pause between two runs of eviction, and how long a run may take.
+const EVICTION_PAUSE: Duration = Duration::from_secs(20);
+const EVICTION_RUN: Duration = Duration::from_secs(60);
+
 /// Random streams that do not belong to a worker.
 #[derive(Clone, Copy)]
 enum Stream {
@@ -34,6 +38,7 @@ enum Stream {
     Damage,
     Sweeper,
     Clocks,
+    Evictor,
     /// The worker that checks recovery after the faults have ended.
     Quiesce,
 }
@@ -188,6 +193,27 @@ impl World {
         while self.faults_active() {
             tokio::time::sleep(random.up_to(pause)).await;
             self.table.inner().sweep_expired().await;
+        }
+    }
+
+    /// Evicts the least recently used pages from time to time, in some histories.
+    pub(crate) async fn evict_pages(&self) {
+        let random = RandomStream::new(self.seed, Stream::Evictor as u64);
+        if !random.chance(0.4) {
+            return;
+        }
+        let mut quota = Quota::default();
+        quota.max_pages = Some(random.between(1, self.pages.len() as u64));
+        let table = self.process_table(self.scenario.faults.draw_skew(&random));
+        let mut lease = self.scenario.protocol.lease.clone();
+        lease.owner = Some("evictor".into());
+        let tokens = RandomStream::new(self.seed, Stream::Evictor as u64 + random.between(10_000, 20_000));
+        let store = PageStore::new(table).with_lease_terms(lease).with_random(Arc::new(tokens));
+        let pages = Pages::new(store, self.bodies.clone());
+        while self.faults_active() {
+            tokio::time::sleep(random.up_to(EVICTION_PAUSE)).await;
+            // A run that fails is tried again.
+            drop(pages.evict(&quota, || None, tokio::time::sleep(EVICTION_RUN)).await);
         }
     }
 

@@ -26,6 +26,9 @@ pub(crate) struct PageHistory {
     pub(super) hard_invalidated: Option<Timestamp>,
 }
 
+/// How far the clock of a process may be off, rounded up with the time of a lease.
+const MAX_SKEW_SECONDS: i64 = 2;
+
 /// A row that a commit has changed.
 struct Changed {
     key: Key,
@@ -133,11 +136,17 @@ impl State {
     }
 
     fn check_meta(&mut self, pk: &str, before: &PageRows, after: &PageRows, changed: &[Changed]) {
-        if before.meta == after.meta {
+        // A use of the page moves these two.
+        let unused = |meta: &Option<Meta>| {
+            let mut meta = meta.clone()?;
+            (meta.used_at, meta.ttl) = (None, None);
+            Some(meta)
+        };
+        if unused(&before.meta) == unused(&after.meta) {
             return;
         }
         let Some(meta) = &after.meta else {
-            self.ensure(false, Invariant::StaysReadable, || format!("{pk} lost its META"));
+            self.check_eviction(pk, before, changed);
             return;
         };
         let old = before.meta.as_ref();
@@ -239,6 +248,27 @@ impl State {
         });
     }
 
+    /// Checks the deletion of a page with its rows.
+    fn check_eviction(&mut self, pk: &str, before: &PageRows, changed: &[Changed]) {
+        self.note(format!("{} evicted", short(pk)));
+        let may_evict = self.clients.has_renders();
+        self.ensure(may_evict, Invariant::StaysReadable, || format!("{pk} lost its META"));
+        self.count(Counter::Evicted);
+        let until = before.lock.as_ref().map(|lock| lock.lease_expires_at);
+        let pinned_until = before.meta.as_ref().and_then(|meta| meta.pinned_until);
+        let earliest = self.now().seconds() + MAX_SKEW_SECONDS;
+        let used_until = until.max(pinned_until).unwrap_or_default();
+        self.ensure(used_until <= earliest, Invariant::EvictedUnused, || {
+            format!("{pk} was evicted, although it is in use until {used_until}")
+        });
+        // Their readers find no body, and render the page again.
+        let named =
+            changed.iter().filter_map(|row| row.before.as_ref()?.get("s3_key")?.as_str().map(str::to_owned));
+        for s3_key in named {
+            self.replaced_millis.remove(&s3_key);
+        }
+    }
+
     /// No earlier grant may publish from now on.
     fn fence(&mut self, pk: &str, lock: Option<&Lock>, what: &str) {
         let page = self.pages.entry(pk.to_owned()).or_default();
@@ -255,6 +285,8 @@ impl State {
             (None, Some(_)) => self.ensure(current, Invariant::AtomicPublish, || {
                 "a version row was written without META".into()
             }),
+            // Evicted with its page.
+            (Some(_), None) if meta.is_none() => {}
             (Some(_), None) => {
                 self.note(format!("{} {} deleted by gc", short(&row.key.pk), row.key.sk));
                 self.count(Counter::Collected);
