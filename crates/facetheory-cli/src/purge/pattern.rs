@@ -82,7 +82,8 @@ impl<'a> Parser<'a> {
         if !self.is_balanced {
             return TagPattern::Unknown;
         }
-        let (mut found, mut left) = (Vec::new(), vec![0..self.text.len()]);
+        let whole = 0..self.text.len();
+        let (mut found, mut left) = (Vec::new(), vec![whole]);
         while let Some(range) = left.pop() {
             let range = self.stripped(range);
             if ALL.contains(&&self.text[range.clone()]) {
