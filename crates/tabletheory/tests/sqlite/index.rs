@@ -84,10 +84,13 @@ async fn a_search_in_an_index_without_order_neither_returns_nor_deletes_another_
 
 /// No read returns another row.
 async fn check_reads(table: &SqliteTable, rows: i64, what: &str) {
-    for n in 0..rows {
+    let keys: Vec<Key> = (0..rows).map(row_key).collect();
+    let together = table.batch_get(&keys, Consistency::Strong).await;
+    for (place, n) in (0..rows).enumerate() {
         let found = get_row(table, n).await.map(Vec::from_iter);
         let queried = table.query(&Query::of(row_key(n).pk)).await.map(|page| page.items);
-        for read in [found, queried] {
+        let of_batch = together.as_ref().map(|rows| Vec::from_iter(rows[place].clone()));
+        for read in [found.as_ref(), queried.as_ref(), of_batch.as_ref().map_err(|error| *error)] {
             match read {
                 Ok(rows) => {
                     let is_own = |row: &Item| row.is_damaged() || row.get("n") == Some(&n.into());

@@ -257,10 +257,9 @@ pub(super) fn batch_get(connection: &Connection, keys: &[Key]) -> Result<Vec<Opt
         let mut statement = connection.prepare_cached(&SELECT_TOGETHER[keys.len() - 1])?;
         let mut rows = statement.query(params_from_iter(keys.iter().flat_map(|key| [&key.pk, &key.sk])))?;
         while let Some(row) = rows.next()? {
-            let item = decode(connection, row)?;
             let index = usize::try_from(row.get::<_, i64>(4)?).unwrap_or(usize::MAX);
-            if let Some(place) = items.get_mut(index) {
-                *place = Some(item);
+            if let (Some(key), Some(place)) = (keys.get(index), items.get_mut(index)) {
+                *place = Some(decode_found(connection, row, key)?);
             }
         }
     }
