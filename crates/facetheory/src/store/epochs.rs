@@ -200,11 +200,11 @@ impl PageStore {
         if meta.must_not_serve {
             return Ok(Freshness::MustNotServe);
         }
-        if meta.outlives_epochs(now) && !meta.is_pinned(now) {
-            return Ok(Freshness::Stale);
-        }
         let epochs = self.epochs_of(page, meta).await?;
-        Ok(meta.freshness_with(&epochs, now, self.epoch_terms.skew))
+        let freshness = meta.freshness_with(&epochs, now, self.epoch_terms.skew);
+        let may_miss_epochs = meta.outlives_epochs(now) && !meta.is_pinned(now);
+        // Rows of soft invalidations may have expired. Those of hard ones that are left still apply.
+        Ok(if may_miss_epochs && freshness == Freshness::Fresh { Freshness::Stale } else { freshness })
     }
 
     /// Whether the page is fresh, given its implicit tags and those of its row. Epochs are not read for a page that is stale anyway.

@@ -90,6 +90,18 @@ async fn no_step_of_a_clock_hides_the_invalidation_of_a_tag() {
 }
 
 #[tokio::test]
+async fn a_hard_invalidation_applies_to_a_page_that_is_older_than_any_row_of_a_tag() {
+    for site in Site::on_each_table() {
+        site.render("one", &["news"]).await;
+        site.set_clock(NOW + 100 * 24 * HOUR);
+        assert_eq!(site.freshness().await, Freshness::Stale, "the row of a tag may have expired");
+        let news = Tag::new("news").expect("a tag");
+        site.t.store.invalidate_tag_with(&news, None, InvalidationMode::Hard).await.expect("no error");
+        assert_eq!(site.freshness().await, Freshness::MustNotServe);
+    }
+}
+
+#[tokio::test]
 async fn no_step_of_a_clock_brings_a_page_back_whose_tag_was_hard_invalidated() {
     for (hard, soft) in STEPS.iter().flat_map(|one| STEPS.map(|other| (*one, other))) {
         for tag in kinds() {
