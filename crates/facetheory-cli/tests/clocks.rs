@@ -133,16 +133,13 @@ fn write_offset(directory: &Path, seconds: i64) {
 
 #[test]
 fn no_step_of_the_clocks_of_gateways_loses_an_invalidation_on_sqlite() {
-    let directory = tempfile::tempdir().expect("a directory");
-    step_clocks(&Store::in_directory(directory.path()));
+    step_clocks(&Store::embedded());
 }
 
 #[test]
 fn no_step_of_the_clocks_of_gateways_loses_an_invalidation_on_dynamodb() {
     // S3 rejects a request that is signed with a clock that is off by a quarter of an hour.
-    let directory = tempfile::tempdir().expect("a directory");
-    let bodies = Store::in_directory(directory.path()).bodies;
-    step_clocks(&Store { bodies, ..Store::on_servers() });
+    step_clocks(&Store::on_servers().with_bodies_in_files());
 }
 
 /// Invalidates pages by every kind of invalidation, while the clocks of the gateways step before every operation.

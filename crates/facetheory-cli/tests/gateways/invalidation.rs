@@ -40,9 +40,8 @@ fn a_path_invalidated_by_one_gateway_is_stale_at_the_other() {
 #[test]
 fn without_cached_metadata_an_invalidation_by_another_gateway_takes_effect_at_once() {
     let config = with_long_timeouts(&format!("{PAGES}[store]\nmetadata_max_age = \"0s\"\n"));
-    let [one_directory, other_directory, shared] =
-        [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
-    let (store, origin) = (Store::in_directory(shared.path()), Origin::start());
+    let [one_directory, other_directory] = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
+    let (store, origin) = (Store::embedded(), Origin::start());
     let start = |directory: &TempDir| Gateway::start_on(&store, directory.path(), origin.address, &config);
     let (one, other) = (start(&one_directory), start(&other_directory));
     origin.respond("/a/page", ScriptedResponse::page(&[], "<p>a page</p>"));

@@ -88,8 +88,7 @@ fn all_pages_of_a_path_or_tag_are_written_on_dynamodb() {
 
 #[test]
 fn all_pages_of_a_path_or_tag_are_written_in_the_embedded_store() {
-    let directory = tempfile::tempdir().expect("a directory");
-    pages_are_written(&Store::in_directory(directory.path()));
+    pages_are_written(&Store::embedded());
 }
 
 #[test]
@@ -217,7 +216,7 @@ impl Gate {
 
 #[test]
 fn an_invalidation_without_pages_or_without_a_store_is_an_error() {
-    let store = Store { table: String::new(), bodies: String::new(), environment: Vec::new() };
+    let store = Store::embedded();
     let nothing = facetheory(&store, &["invalidate", "--materialise"]);
     assert!(
         !nothing.status.success() && stderr(&nothing).contains("--tag, --path, --tenant or --everything")

@@ -27,8 +27,7 @@ const KEPT: &str = "/kept/page";
 
 #[test]
 fn each_request_of_a_product_is_obeyed_by_both_gateways_on_sqlite() {
-    let shared = tempfile::tempdir().expect("a directory");
-    replay(&Store::in_directory(shared.path()));
+    replay(&Store::embedded());
 }
 
 #[test]

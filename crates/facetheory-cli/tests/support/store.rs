@@ -10,6 +10,7 @@ use aws_sdk_dynamodb::types::{
 };
 use facetheory::protocol::Lock;
 use tabletheory::{DynamoSettings, DynamoTable, Item, Random as _, Scan, SystemRandom, Table, Txn};
+use tempfile::TempDir;
 
 /// A table and a body store that any number of gateways may use.
 pub(crate) struct Store {
@@ -19,6 +20,8 @@ pub(crate) struct Store {
     pub(crate) bodies: String,
     /// Environment variables that a gateway needs to reach them.
     pub(crate) environment: Vec<(&'static str, String)>,
+    /// The directory of an embedded store, which is deleted with it.
+    directory: Option<TempDir>,
 }
 
 /// The variable with the endpoint of DynamoDB.
@@ -48,6 +51,7 @@ impl Store {
                 ("AWS_SECRET_ACCESS_KEY", server_variable("AWS_SECRET_ACCESS_KEY")),
                 ("AWS_REGION", REGION.to_owned()),
             ],
+            directory: None,
         }
     }
 
@@ -58,7 +62,25 @@ impl Store {
             S3 => (S3, s3.to_owned()),
             name => (name, value.clone()),
         });
-        Store { table: self.table.clone(), bodies: self.bodies.clone(), environment: environment.collect() }
+        Store {
+            table: self.table.clone(),
+            bodies: self.bodies.clone(),
+            environment: environment.collect(),
+            directory: None,
+        }
+    }
+
+    /// One SQLite file and bodies in files, in a temporary directory.
+    pub(crate) fn embedded() -> Store {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::in_directory(directory.path());
+        Store { directory: Some(directory), ..store }
+    }
+
+    /// The table of these servers, and bodies in files in a temporary directory.
+    pub(crate) fn with_bodies_in_files(self) -> Store {
+        let Store { bodies, directory, .. } = Store::embedded();
+        Store { bodies, directory, ..self }
     }
 
     /// One SQLite file and bodies in files.
@@ -68,6 +90,7 @@ impl Store {
             table: format!("sqlite:{path}/table.db"),
             bodies: format!("file:{path}/bodies"),
             environment: vec![],
+            directory: None,
         }
     }
 
