@@ -131,6 +131,13 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The text from this prefix to the next quotation mark.
+    pub(crate) fn quoted_after(&self, prefix: &str) -> String {
+        let text = self.text();
+        let (_, rest) = text.split_once(prefix).unwrap_or_else(|| panic!("no {prefix:?} in {text}"));
+        rest.split('"').next().unwrap_or_default().to_owned()
+    }
+
     /// A header as text; "" if it is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("text"))

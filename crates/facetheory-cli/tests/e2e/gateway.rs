@@ -88,8 +88,16 @@ impl Gateway {
         futures_util::future::join_all(requests).await
     }
 
-    /// Fails unless one request reached the application for these concurrent responses, and the page is cached now.
-    pub(crate) async fn assert_rendered_once(&self, target: &str, responses: &[Response]) {
+    /// Fails unless concurrent clients get this page, with these headers, of one request to the application, and it is cached
+    /// then.
+    pub(crate) async fn assert_one_render_for_all(&self, target: &str, page: &Response, headers: &[&str]) {
+        let responses = self.concurrently(target).await;
+        for response in &responses {
+            assert_eq!((response.status, &response.body), (StatusCode::OK, &page.body));
+            for name in headers {
+                assert_eq!(response.header(name), page.header(name), "{name}");
+            }
+        }
         let states: BTreeSet<&str> = responses.iter().map(Response::state).collect();
         assert!(states.contains("miss") && !states.contains("bypass"), "{states:?}");
         assert_eq!(self.recorder().requests_for(target).len(), 1);

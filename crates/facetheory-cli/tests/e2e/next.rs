@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use http::StatusCode;
 use http::header::{HeaderName, IF_NONE_MATCH, RANGE, SET_COOKIE};
 
-use crate::application;
+use crate::Application;
 use crate::client::{Client, Response};
 use crate::form::Form;
 use crate::gateway::Gateway;
 
+const NEXT: Application = Application { variable: "FACETHEORY_E2E_NEXT" };
 /// Pages of Next.js vary by the headers of its router, so the rule lists them.
 const ROUTES: &str = r#"
 "/**" = { isr = "60s", wait_timeout = "60s", render_timeout = "60s", headers = ["rsc", "next-router-state-tree", "next-router-prefetch", "next-router-segment-prefetch"] }
@@ -24,17 +25,14 @@ const RSC: HeaderName = HeaderName::from_static("rsc");
 /// The header by which the older router requests page data instead of HTML.
 const NEXTJS_DATA: HeaderName = HeaderName::from_static("x-nextjs-data");
 
-async fn in_front_of_next(routes: &str) -> Gateway {
-    Gateway::in_front_of(&application("NEXT"), routes).await
-}
-
-/// The page without the gateway.
-async fn from_the_application(target: &str) -> Response {
-    Client::of(&application("NEXT")).get(target).await
-}
-
 fn is_html(response: &Response) -> bool {
     response.header("content-type").starts_with("text/html") && response.text().starts_with("<!DOCTYPE html>")
+}
+
+/// Fails unless a request without the headers of the router gets HTML.
+async fn assert_gets_html(gateway: &Gateway, target: &str) {
+    let page = gateway.client().get(target).await;
+    assert!(is_html(&page), "{target} without the headers of the router: {:?}", page.headers);
 }
 
 /// Sends a request of the Next.js router, following the redirect to the URL that belongs to its headers.
@@ -52,41 +50,32 @@ async fn navigate(client: &mut Client, target: &str) -> Response {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn fifty_concurrent_clients_get_the_page_of_one_render() {
-    let gateway = in_front_of_next(ROUTES).await;
-    let responses = gateway.concurrently("/").await;
-    let original = from_the_application("/").await;
+    let original = NEXT.get_directly("/").await;
     assert!(is_html(&original));
-    for response in &responses {
-        assert_eq!((response.status, &response.body), (StatusCode::OK, &original.body));
-        assert_eq!(response.header("etag"), original.header("etag"));
-    }
-    gateway.assert_rendered_once("/", &responses).await;
+    NEXT.gateway(ROUTES).await.assert_one_render_for_all("/", &original, &["etag"]).await;
 }
 
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn fifty_concurrent_clients_share_one_render_of_a_dynamic_page() {
-    let gateway = in_front_of_next(ROUTES).await;
+    let gateway = NEXT.gateway(ROUTES).await;
     let responses = gateway.concurrently("/dated/crowd").await;
     let pages: BTreeSet<String> = responses.iter().map(Response::text).collect();
     assert_eq!(pages.len(), 1, "{pages:?}");
     assert!(pages.iter().all(|page| page.contains("crowd was rendered at")), "{pages:?}");
-    let [one, two] = [from_the_application("/dated/crowd").await, from_the_application("/dated/crowd").await];
+    let [one, two] = [NEXT.get_directly("/dated/crowd").await, NEXT.get_directly("/dated/crowd").await];
     assert_ne!(one.body, two.body, "without the gateway it is rendered for every request");
 }
 
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn build_files_are_cached_and_served_in_ranges_and_revalidated() {
-    let gateway = in_front_of_next(ROUTES).await;
-    let mut client = gateway.client();
-    let page = client.get("/").await.text();
-    let (_, rest) = page.split_once("src=\"/_next/static/").expect("a script");
-    let script = format!("/_next/static/{}", rest.split('"').next().expect("a name"));
+    let (gateway, mut client) = NEXT.gateway_and_client(ROUTES).await;
+    let script = format!("/_next/static/{}", client.get("/").await.quoted_after("src=\"/_next/static/"));
     for target in [&*script, "/next.svg"] {
         let file = client.get(target).await;
         assert_eq!((file.status, file.state()), (StatusCode::OK, "miss"), "{target}");
-        assert_eq!(file.body, from_the_application(target).await.body);
+        assert_eq!(file.body, NEXT.get_directly(target).await.body);
         let part = client.get_with(target, &[(RANGE, "bytes=-7")]).await;
         assert_eq!((part.status, part.state()), (StatusCode::PARTIAL_CONTENT, "hit"), "{target}");
         assert_eq!(part.body, file.body.slice(file.body.len() - 7..));
@@ -101,19 +90,17 @@ async fn build_files_are_cached_and_served_in_ranges_and_revalidated() {
 #[ignore = "scripts/test-e2e starts the application"]
 async fn router_payloads_are_never_mixed_up_with_html() {
     for router_first in [true, false] {
-        let gateway = in_front_of_next(ROUTES).await;
+        let gateway = NEXT.gateway(ROUTES).await;
         if router_first {
             navigate(&mut gateway.client(), "/").await;
         }
         for _ in 0..2 {
-            let page = gateway.client().get("/").await;
-            assert!(is_html(&page), "{:?}", page.headers);
+            assert_gets_html(&gateway, "/").await;
             let flight = navigate(&mut gateway.client(), "/").await;
             assert_eq!(flight.header("content-type"), "text/x-component", "{}", flight.text());
         }
         for target in ["/", "/?_rsc", "/?_rsc="] {
-            let page = gateway.client().get(target).await;
-            assert!(is_html(&page), "{target} without the header: {:?}", page.headers);
+            assert_gets_html(&gateway, target).await;
         }
     }
 }
@@ -121,12 +108,11 @@ async fn router_payloads_are_never_mixed_up_with_html() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_rule_without_router_headers_serves_no_wrong_response() {
-    let gateway = in_front_of_next(NAIVE).await;
+    let gateway = NEXT.gateway(NAIVE).await;
     for _ in 0..2 {
         navigate(&mut gateway.client(), "/").await;
         for target in ["/", "/?_rsc"] {
-            let page = gateway.client().get(target).await;
-            assert!(is_html(&page), "{target}: {:?}", page.headers);
+            assert_gets_html(&gateway, target).await;
         }
     }
 }
@@ -134,12 +120,10 @@ async fn a_rule_without_router_headers_serves_no_wrong_response() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn page_data_and_html_are_cached_separately() {
-    let gateway = in_front_of_next(ROUTES).await;
+    let gateway = NEXT.gateway(ROUTES).await;
     let page = gateway.client().get("/dated/today").await;
     assert!(is_html(&page) && page.text().contains("today was rendered at"), "{}", page.text());
-    let (_, rest) =
-        page.text().split_once("\"buildId\":\"").map(|(a, b)| (a.to_owned(), b.to_owned())).expect("an id");
-    let data = format!("/_next/data/{}/dated/today.json", rest.split('"').next().expect("an id"));
+    let data = format!("/_next/data/{}/dated/today.json", page.quoted_after("\"buildId\":\""));
     for _ in 0..2 {
         let response = gateway.client().get_with(&data, &[(NEXTJS_DATA, "1")]).await;
         assert_eq!(response.header("content-type"), "application/json; charset=utf-8");
@@ -147,7 +131,7 @@ async fn page_data_and_html_are_cached_separately() {
         for target in ["/dated/today", "/dated/today?__nextDataReq=1"] {
             let poisoned = gateway.client().get_with(target, &[(NEXTJS_DATA, "1")]).await;
             assert!(is_html(&poisoned), "{target}: {}", poisoned.text());
-            assert!(is_html(&gateway.client().get(target).await), "{target}");
+            assert_gets_html(&gateway, target).await;
         }
     }
     assert_eq!(gateway.recorder().requests_for("/dated/today").len(), 1);
@@ -158,7 +142,7 @@ async fn page_data_and_html_are_cached_separately() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn an_api_is_cached_per_url_and_a_missing_page_gets_404() {
-    let gateway = in_front_of_next(ROUTES).await;
+    let gateway = NEXT.gateway(ROUTES).await;
     for state in ["miss", "hit"] {
         for name in ["Ann", "Bob"] {
             let response = gateway.client().get(&format!("/api/{name}")).await;
@@ -177,7 +161,7 @@ async fn an_api_is_cached_per_url_and_a_missing_page_gets_404() {
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_streamed_page_arrives_piece_by_piece() {
     for (routes, name) in [(ROUTES, "by-a-rule"), (r#""/**" = false"#, "passed-by")] {
-        let gateway = in_front_of_next(routes).await;
+        let gateway = NEXT.gateway(routes).await;
         let mut client = gateway.client();
         let mut stream = client.stream(&format!("/stream/{name}")).await;
         assert_eq!(stream.status, StatusCode::OK);
@@ -193,8 +177,7 @@ async fn a_streamed_page_arrives_piece_by_piece() {
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_server_action_sets_a_cookie_for_one_client_only() {
     for routes in [ROUTES, NAIVE] {
-        let gateway = in_front_of_next(routes).await;
-        let mut ann = gateway.client();
+        let (gateway, mut ann) = NEXT.gateway_and_client(routes).await;
         let page = ann.get("/greeting").await;
         assert!(page.text().contains("Hello, stranger!"), "{}", page.text());
         let (kind, body) = Form::in_page(&page.text(), "multipart/form-data").with("name", "Ann").multipart();
@@ -213,7 +196,7 @@ async fn a_server_action_sets_a_cookie_for_one_client_only() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_cross_site_form_is_rejected_by_the_application_as_without_a_gateway() {
-    let gateway = in_front_of_next(ROUTES).await;
+    let gateway = NEXT.gateway(ROUTES).await;
     let mut client = gateway.client();
     let page = client.get("/greeting").await.text();
     let (kind, body) = Form::in_page(&page, "multipart/form-data").with("name", "Eve").multipart();

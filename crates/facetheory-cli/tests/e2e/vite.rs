@@ -7,8 +7,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::gateway::Gateway;
-use crate::{application, in_time};
+use crate::{Application, in_time};
 
+const VITE: Application = Application { variable: "FACETHEORY_E2E_VITE" };
 const ROUTES: &str = r#""/**" = { isr = "60s" }"#;
 
 /// The longest accepted message; Vite's messages have a few hundred bytes.
@@ -60,18 +61,15 @@ impl Socket {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_browser_receives_changes_over_a_websocket_through_the_gateway() {
-    let vite = application("VITE");
     let directory = std::env::var("FACETHEORY_E2E_VITE_DIRECTORY")
         .expect("scripts/test-e2e sets the directory of the site");
-    let gateway = Gateway::directly_in_front_of(&vite, ROUTES);
+    let gateway = Gateway::directly_in_front_of(&VITE.address(), ROUTES);
     let mut client = gateway.client();
     let page = client.get("/").await;
     assert!(page.status == StatusCode::OK && page.text().contains("/@vite/client"), "{}", page.text());
-    let script = client.get("/@vite/client").await.text();
-    let (_, rest) = script.split_once("wsToken = \"").expect("a token");
-    let token = rest.split('"').next().expect("a token");
+    let token = client.get("/@vite/client").await.quoted_after("wsToken = \"");
 
-    let mut socket = Socket::open(gateway.address(), token).await;
+    let mut socket = Socket::open(gateway.address(), &token).await;
     assert_eq!(socket.receive().await, r#"{"type":"connected"}"#);
     let style = Path::new(&directory).join("src/style.css");
     assert_eq!(client.get("/src/main.js").await.status, StatusCode::OK);

@@ -3,8 +3,7 @@
 use http::StatusCode;
 use http::header::SET_COOKIE;
 
-use super::{FORM, NAIVE, NAIVE_BY_SESSION, NAME, PASSWORD, ROUTES};
-use super::{from_the_application, in_front_of_wagtail, log_in};
+use super::{FORM, NAIVE, NAIVE_BY_SESSION, NAME, PASSWORD, ROUTES, WAGTAIL, logged_in};
 use crate::client::{Client, Response};
 use crate::form::Form;
 
@@ -49,9 +48,8 @@ async fn the_login_of_an_editor_is_never_visible_to_other_clients() {
         "/django-admin/",
     ];
     for routes in [ROUTES, NAIVE_BY_SESSION, NAIVE] {
-        let gateway = in_front_of_wagtail(routes).await;
-        let mut editor = gateway.client();
-        log_in(&mut editor).await;
+        let gateway = WAGTAIL.gateway(routes).await;
+        let mut editor = logged_in(&gateway).await;
         let secrets = Secrets::of(&editor);
         for _ in 0..2 {
             for target in targets {
@@ -70,14 +68,14 @@ async fn the_login_of_an_editor_is_never_visible_to_other_clients() {
         );
         let turned_away = gateway.client().get("/admin/").await;
         assert_eq!(turned_away.header("location"), "/admin/login/?next=/admin/", "{routes}");
-        assert_eq!(gateway.client().get("/").await.body, from_the_application("/").await.body);
+        assert_eq!(gateway.client().get("/").await.body, WAGTAIL.get_directly("/").await.body);
     }
 }
 
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_form_with_a_missing_token_or_wrong_password_fails_as_without_a_gateway() {
-    let gateway = in_front_of_wagtail(NAIVE).await;
+    let gateway = WAGTAIL.gateway(NAIVE).await;
     let mut client = gateway.client();
     let forged = client.post("/admin/login/", FORM, format!("username={NAME}&password={PASSWORD}")).await;
     assert_eq!(forged.status, StatusCode::FORBIDDEN);

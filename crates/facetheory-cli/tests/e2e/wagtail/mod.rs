@@ -6,11 +6,12 @@ mod publishing;
 
 use http::StatusCode;
 
-use crate::application;
-use crate::client::{Client, Response};
+use crate::Application;
+use crate::client::Client;
 use crate::form::Form;
 use crate::gateway::Gateway;
 
+const WAGTAIL: Application = Application { variable: "FACETHEORY_E2E_WAGTAIL" };
 /// Good routes: pages of Django vary by cookie, of which only the session matters.
 const ROUTES: &str = r#"
 "/**" = { isr = "60s", wait_timeout = "60s", render_timeout = "60s", cookies = ["sessionid"] }
@@ -34,17 +35,9 @@ const NAME: &str = "editor";
 const PASSWORD: &str = "only for tests";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-async fn in_front_of_wagtail(routes: &str) -> Gateway {
-    Gateway::in_front_of(&application("WAGTAIL"), routes).await
-}
-
-/// The page without the gateway.
-async fn from_the_application(target: &str) -> Response {
-    Client::of(&application("WAGTAIL")).get(target).await
-}
-
-/// Logs in through the gateway.
-async fn log_in(client: &mut Client) {
+/// A client of the gateway that has logged in.
+async fn logged_in(gateway: &Gateway) -> Client {
+    let mut client = gateway.client();
     let page = client.get("/admin/login/").await;
     assert_eq!(page.status, StatusCode::OK);
     let form = Form::in_page(&page.text(), "action=\"/admin/login/\"");
@@ -57,4 +50,5 @@ async fn log_in(client: &mut Client) {
         response.text()
     );
     assert!(client.cookies.contains_key("sessionid"), "{:?}", client.cookies);
+    client
 }

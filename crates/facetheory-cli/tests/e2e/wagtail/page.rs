@@ -3,30 +3,21 @@
 use http::header::{ACCEPT_ENCODING, IF_NONE_MATCH, RANGE};
 use http::{Method, StatusCode};
 
-use super::{FORM, ROUTES, SHORT, from_the_application, in_front_of_wagtail};
+use super::{FORM, ROUTES, SHORT, WAGTAIL};
 use crate::wait_for;
 
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn fifty_concurrent_clients_get_the_page_of_one_render() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
-    let responses = gateway.concurrently("/").await;
-    let original = from_the_application("/").await;
-    for response in &responses {
-        assert_eq!(response.status, StatusCode::OK);
-        assert_eq!(response.body, original.body);
-        assert_eq!(response.header("etag"), original.header("etag"));
-        assert_eq!(response.header("content-type"), original.header("content-type"));
-        assert_eq!(response.header("referrer-policy"), original.header("referrer-policy"));
-    }
-    gateway.assert_rendered_once("/", &responses).await;
+    let original = WAGTAIL.get_directly("/").await;
+    let headers = ["etag", "content-type", "referrer-policy"];
+    WAGTAIL.gateway(ROUTES).await.assert_one_render_for_all("/", &original, &headers).await;
 }
 
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_conditional_request_is_served_without_the_application() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
-    let mut client = gateway.client();
+    let (gateway, mut client) = WAGTAIL.gateway_and_client(ROUTES).await;
     let page = client.get("/").await;
     let again = client.get_with("/", &[(IF_NONE_MATCH, page.header("etag"))]).await;
     assert_eq!((again.status, again.body.len()), (StatusCode::NOT_MODIFIED, 0));
@@ -39,11 +30,10 @@ async fn a_conditional_request_is_served_without_the_application() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn head_first_caches_the_complete_page() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
-    let mut client = gateway.client();
+    let (gateway, mut client) = WAGTAIL.gateway_and_client(ROUTES).await;
     assert_eq!(client.head("/search/").await.status, StatusCode::OK);
     let page = client.get("/search/").await;
-    assert_eq!((page.state(), &page.body), ("hit", &from_the_application("/search/").await.body));
+    assert_eq!((page.state(), &page.body), ("hit", &WAGTAIL.get_directly("/search/").await.body));
     let seen: Vec<_> = gateway
         .recorder()
         .requests_for("/search/")
@@ -56,8 +46,7 @@ async fn head_first_caches_the_complete_page() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn an_unchanged_stale_page_is_revalidated_without_its_body() {
-    let gateway = in_front_of_wagtail(SHORT).await;
-    let mut client = gateway.client();
+    let (gateway, mut client) = WAGTAIL.gateway_and_client(SHORT).await;
     let page = client.get("/").await;
     let revalidation = wait_for("a revalidation", async || {
         let response = client.get("/").await;
@@ -74,14 +63,12 @@ async fn an_unchanged_stale_page_is_revalidated_without_its_body() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn static_files_are_cached_by_their_rule_and_served_in_ranges() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
-    let mut client = gateway.client();
-    let page = client.get("/").await.text();
-    let (_, rest) = page.split_once("/static/css/welcome_page.").expect("a style sheet with its hash");
-    let target = format!("/static/css/welcome_page.{}", rest.split('"').next().expect("a name"));
+    let (gateway, mut client) = WAGTAIL.gateway_and_client(ROUTES).await;
+    let hash_and_ending = client.get("/").await.quoted_after("/static/css/welcome_page.");
+    let target = format!("/static/css/welcome_page.{hash_and_ending}");
     let file = client.get(&target).await;
     assert_eq!((file.status, file.state()), (StatusCode::OK, "miss"));
-    assert_eq!(file.body, from_the_application(&target).await.body);
+    assert_eq!(file.body, WAGTAIL.get_directly(&target).await.body);
     assert!(file.header("cache-control").contains("s-maxage=3600"), "{:?}", file.headers);
     let part = client.get_with(&target, &[(RANGE, "bytes=10-29")]).await;
     assert_eq!((part.status, part.state()), (StatusCode::PARTIAL_CONTENT, "hit"));
@@ -93,24 +80,24 @@ async fn static_files_are_cached_by_their_rule_and_served_in_ranges() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_range_request_first_caches_the_complete_file() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
+    let gateway = WAGTAIL.gateway(ROUTES).await;
     let target = "/static/css/welcome_page.css";
     let part = gateway.client().get_with(target, &[(RANGE, "bytes=0-4")]).await;
     assert_eq!((part.status, part.body.len()), (StatusCode::PARTIAL_CONTENT, 5));
     let file = gateway.client().get(target).await;
-    assert_eq!((file.status, file.body), (StatusCode::OK, from_the_application(target).await.body));
+    assert_eq!((file.status, file.body), (StatusCode::OK, WAGTAIL.get_directly(target).await.body));
 }
 
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn redirects_and_missing_pages_are_cached() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
+    let (gateway, mut client) = WAGTAIL.gateway_and_client(ROUTES).await;
     for state in ["miss", "hit"] {
-        let moved = gateway.client().get("/search").await;
+        let moved = client.get("/search").await;
         assert_eq!((moved.status, moved.header("location")), (StatusCode::MOVED_PERMANENTLY, "/search/"));
-        let missing = gateway.client().get("/nobody-wrote-this/").await;
+        let missing = client.get("/nobody-wrote-this/").await;
         assert_eq!((missing.status, missing.state()), (StatusCode::NOT_FOUND, state));
-        assert_eq!(missing.body, from_the_application("/nobody-wrote-this/").await.body);
+        assert_eq!(missing.body, WAGTAIL.get_directly("/nobody-wrote-this/").await.body);
     }
     assert_eq!(gateway.recorder().requests_for("/nobody-wrote-this/").len(), 1);
 }
@@ -118,7 +105,7 @@ async fn redirects_and_missing_pages_are_cached() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn every_search_has_a_page_of_its_own() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
+    let gateway = WAGTAIL.gateway(ROUTES).await;
     for state in ["miss", "hit"] {
         let home = gateway.client().get("/search/?query=Home").await;
         let nothing = gateway.client().get("/search/?query=nowhere").await;
@@ -131,7 +118,7 @@ async fn every_search_has_a_page_of_its_own() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_streamed_response_arrives_piece_by_piece() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
+    let gateway = WAGTAIL.gateway(ROUTES).await;
     let mut client = gateway.client();
     let mut stream = client.stream("/stream/story/").await;
     assert_eq!(stream.status, StatusCode::OK);
@@ -143,8 +130,7 @@ async fn a_streamed_response_arrives_piece_by_piece() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn cached_pages_are_served_while_the_application_is_down() {
-    let mut gateway = in_front_of_wagtail(SHORT).await;
-    let mut client = gateway.client();
+    let (mut gateway, mut client) = WAGTAIL.gateway_and_client(SHORT).await;
     let page = client.get("/").await;
     assert_eq!(page.state(), "miss");
     gateway.stop_application();
@@ -160,8 +146,8 @@ async fn cached_pages_are_served_while_the_application_is_down() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn pages_are_compressed_for_clients_that_accept_it() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
-    let original = from_the_application("/").await;
+    let gateway = WAGTAIL.gateway(ROUTES).await;
+    let original = WAGTAIL.get_directly("/").await;
     let compressed = wait_for("a compressed page", async || {
         let response = gateway.client().get_with("/", &[(ACCEPT_ENCODING, "gzip")]).await;
         (response.header("content-encoding") == "gzip").then_some(response)

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::{ROUTES, SHORT, in_front_of_wagtail, log_in};
+use super::{ROUTES, SHORT, WAGTAIL, logged_in};
 use crate::client::Client;
 use crate::form::Form;
 use crate::wait_for;
@@ -34,11 +34,9 @@ async fn edit(editor: &mut Client, title: &str) -> String {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_published_page_is_visible_after_its_interval() {
-    let gateway = in_front_of_wagtail(SHORT).await;
-    let mut other_client = gateway.client();
+    let (gateway, mut other_client) = WAGTAIL.gateway_and_client(SHORT).await;
     assert_eq!(other_client.get("/news/").await.status, StatusCode::NOT_FOUND);
-    let mut editor = gateway.client();
-    log_in(&mut editor).await;
+    let mut editor = logged_in(&gateway).await;
     publish(&mut editor, ADD, "The first words", "news").await;
     let shows = async |other_client: &mut Client, title: &str| {
         let response = other_client.get("/news/").await;
@@ -53,9 +51,8 @@ async fn a_published_page_is_visible_after_its_interval() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn a_changed_page_is_visible_at_once_after_an_invalidation() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
-    let mut editor = gateway.client();
-    log_in(&mut editor).await;
+    let gateway = WAGTAIL.gateway(ROUTES).await;
+    let mut editor = logged_in(&gateway).await;
     publish(&mut editor, ADD, "Open on Monday", "notice").await;
     assert!(gateway.client().get("/notice/").await.text().contains("Open on Monday"));
     let form = edit(&mut editor, "Open on Monday").await;
@@ -70,9 +67,8 @@ async fn a_changed_page_is_visible_at_once_after_an_invalidation() {
 #[tokio::test]
 #[ignore = "scripts/test-e2e starts the application"]
 async fn an_uploaded_file_arrives_complete_in_both_directions() {
-    let gateway = in_front_of_wagtail(ROUTES).await;
-    let mut editor = gateway.client();
-    log_in(&mut editor).await;
+    let gateway = WAGTAIL.gateway(ROUTES).await;
+    let mut editor = logged_in(&gateway).await;
     let lines = (0..UPLOADED_LINES).map(|number| format!("line {number} of the notes\n"));
     let notes: String = lines.collect();
     let add = "/admin/documents/add/";
