@@ -65,6 +65,13 @@ impl Site {
         site
     }
 
+    /// Two processes of the same site.
+    pub(crate) fn in_two_processes() -> (Self, Self) {
+        let site = Site::new();
+        let other = site.another();
+        (site, other)
+    }
+
     /// Another process of the same site.
     pub(crate) fn another(&self) -> Self {
         self.another_built(|builder| builder)
@@ -104,6 +111,12 @@ impl Site {
     /// Requests the page; a render returns this body at once. Returns the state and the body of the response.
     pub(crate) async fn get(&self, body: &'static str) -> (State, String) {
         state_and_body(self.get_slow(Duration::ZERO, Ok(Rendered::html(body))).await)
+    }
+
+    /// Requests the page after this time.
+    pub(crate) async fn get_after(&self, delay: Duration, body: &'static str) -> (State, String) {
+        tokio::time::sleep(delay).await;
+        self.get(body).await
     }
 
     /// Requests the page; a render fails.

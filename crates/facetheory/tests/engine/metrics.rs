@@ -38,10 +38,7 @@ fn states_regenerations_and_contention_are_counted() {
         let site = Site { page, ..site };
         let other = site.another();
         let slow = site.get_slow(SECOND, Ok(Rendered::html("one")));
-        let (_, waited) = tokio::join!(slow, async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            other.get("two").await
-        });
+        let (_, waited) = tokio::join!(slow, other.get_after(Duration::from_millis(100), "two"));
         assert_eq!(waited, served(State::WaitHit, "one"));
         assert_eq!(site.get("two").await.0, State::Hit);
     });

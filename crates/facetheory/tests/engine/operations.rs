@@ -8,8 +8,7 @@ use crate::fixture::{INTERVAL, SECOND, Site, served, slow_bodies, state_and_body
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_through_this_process_applies_at_once_and_in_others_within_a_second() {
-    let site = Site::new();
-    let other = site.another();
+    let (site, other) = Site::in_two_processes();
     site.get("one").await;
     other.get("one").await;
     site.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
@@ -32,10 +31,7 @@ async fn a_page_that_is_invalidated_during_its_render_is_served_only_to_the_clie
         tokio::time::sleep(SECOND).await;
         site.isr.invalidate(&site.page, InvalidationMode::Soft).await.expect("a result");
     };
-    let follower = async {
-        tokio::time::sleep(2 * SECOND).await;
-        site.get("after").await
-    };
+    let follower = site.get_after(2 * SECOND, "after");
     let (slow, (), follower) = tokio::join!(slow, invalidate, follower);
     assert_eq!(
         state_and_body(slow),
@@ -65,8 +61,7 @@ async fn a_soft_invalidated_page_is_served_stale_and_regenerated() {
 #[tokio::test(start_paused = true)]
 async fn a_page_whose_tag_was_hard_invalidated_is_rendered_again_before_it_is_served() {
     for fresh in [true, false] {
-        let site = Site::new();
-        let other = site.another();
+        let (site, other) = Site::in_two_processes();
         site.get("one").await;
         other.get("one").await;
         if !fresh {
@@ -99,8 +94,7 @@ async fn a_request_after_an_invalidation_does_not_join_a_read_that_started_befor
 
 #[tokio::test(start_paused = true)]
 async fn a_page_whose_tag_was_invalidated_during_its_render_is_not_served_as_fresh() {
-    let site = Site::new();
-    let other = site.another();
+    let (site, other) = Site::in_two_processes();
     let slow = site.get_slow(5 * SECOND, Ok(Rendered::html("before")));
     let follower = async {
         tokio::time::sleep(SECOND).await;
@@ -126,10 +120,7 @@ async fn a_page_that_takes_longer_to_render_than_it_is_fresh_is_served_to_all_wa
         policy.revalidate = 2 * SECOND;
     });
     let slow = site.get_slow(5 * SECOND, Ok(Rendered::html("one")));
-    let follower = async {
-        tokio::time::sleep(SECOND).await;
-        site.get("two").await
-    };
+    let follower = site.get_after(SECOND, "two");
     let (slow, follower) = tokio::join!(slow, follower);
     assert_eq!((state_and_body(slow), follower), (served(State::Miss, "one"), served(State::WaitHit, "one")));
     assert_eq!(site.renders(), 1);

@@ -150,14 +150,15 @@ async fn a_page_that_cannot_be_published_is_served_only_to_the_client_that_start
     assert_eq!(site.get("two").await, served(State::Miss, "two"));
 }
 
-/// Bodies in memory, and a configuration with which they do not respond.
-fn bodies() -> (Arc<ThrottledStore<InMemory>>, ThrottleConfig) {
+/// A site, its bodies in memory, and a configuration with which those do not respond.
+fn on_bodies() -> (Site, Arc<ThrottledStore<InMemory>>, ThrottleConfig) {
     let silent = ThrottleConfig {
         wait_get_per_call: 1000 * SECOND,
         wait_put_per_call: 1000 * SECOND,
         ..ThrottleConfig::default()
     };
-    (Arc::new(ThrottledStore::new(InMemory::new(), ThrottleConfig::default())), silent)
+    let bodies = Arc::new(ThrottledStore::new(InMemory::new(), ThrottleConfig::default()));
+    (Site::on(|builder| builder, Bodies::over(bodies.clone())), bodies, silent)
 }
 
 /// The site with another page.
@@ -167,8 +168,7 @@ fn at(site: &Site, page: &str) -> Site {
 
 #[tokio::test(start_paused = true)]
 async fn while_the_bodies_do_not_respond_memory_is_served_and_other_requests_bypass_without_waiting() {
-    let (bodies, silent) = bodies();
-    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
+    let (site, bodies, silent) = on_bodies();
     site.get("one").await;
     let elsewhere = at(&site, "/elsewhere");
     at(&site.another(), "/elsewhere").get("one").await;
@@ -207,8 +207,7 @@ async fn while_the_bodies_do_not_respond_memory_is_served_and_other_requests_byp
 
 #[tokio::test(start_paused = true)]
 async fn while_bodies_cannot_be_read_the_table_is_read_once_a_second_for_each_page() {
-    let (bodies, silent) = bodies();
-    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
+    let (site, bodies, silent) = on_bodies();
     site.another().get("one").await;
     bodies.config_mut(|config| *config = silent);
     assert_eq!(site.get("two").await, served(State::Bypass, "two"));
@@ -232,8 +231,7 @@ async fn while_bodies_cannot_be_read_the_table_is_read_once_a_second_for_each_pa
 async fn while_no_page_can_be_published_renders_are_limited() {
     const PAGES: u32 = 50;
     const SECONDS: u32 = 60;
-    let (bodies, silent) = bodies();
-    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
+    let (site, bodies, silent) = on_bodies();
     let pages: Vec<Site> = (0..PAGES).map(|page| at(&site, &format!("/{page}"))).collect();
     for page in &pages {
         page.get("one").await;
@@ -374,8 +372,8 @@ async fn a_failed_render_is_shared_during_an_outage() {
 /// A process that has an older copy of the page in memory while the bodies do not respond, and another process that has
 /// published a newer one.
 async fn superseded(mode: impl Fn(&mut facetheory::Policy)) -> (Site, Arc<ThrottledStore<InMemory>>) {
-    let (bodies, silent) = bodies();
-    let site = Site::on(|builder| builder, Bodies::over(bodies.clone())).with(&mode);
+    let (site, bodies, silent) = on_bodies();
+    let site = site.with(&mode);
     site.get("one").await;
     tokio::time::advance(INTERVAL).await;
     let other = site.another().with(|policy| policy.mode = facetheory::Mode::Blocking);
@@ -426,8 +424,8 @@ async fn an_older_copy_is_not_served_past_its_stale_limits_while_a_newer_body_do
 
 #[tokio::test(start_paused = true)]
 async fn an_older_copy_is_stale_since_the_newer_page_was_generated() {
-    let (bodies, silent) = bodies();
-    let site = Site::on(|builder| builder, Bodies::over(bodies.clone())).with(|policy| {
+    let (site, bodies, silent) = on_bodies();
+    let site = site.with(|policy| {
         policy.stale_while_revalidate = Some(5 * SECOND);
         policy.stale_if_error = Some(5 * SECOND);
     });
@@ -452,33 +450,34 @@ async fn an_older_copy_is_not_served_after_a_hard_invalidation_while_a_newer_bod
     assert_eq!(site.get("three").await, served(State::Miss, "three"));
 }
 
+/// A process that has a copy of the page in memory for three seconds, another process, and what makes the bodies fall silent.
+async fn with_older_copy() -> (Site, Site, impl FnOnce()) {
+    let (site, bodies, silent) = on_bodies();
+    site.get("one").await;
+    tokio::time::advance(3 * SECOND).await;
+    let other = site.another();
+    (site, other, move || bodies.config_mut(|config| *config = silent))
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_older_copy_is_not_served_if_it_was_hard_invalidated_before_the_newer_one_was_published() {
-    let (bodies, silent) = bodies();
-    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
-    site.get("one").await;
-    let other = site.another();
-    tokio::time::advance(3 * SECOND).await;
+    let (site, other, fall_silent) = with_older_copy().await;
     other.isr.invalidate(&site.page, InvalidationMode::Hard).await.expect("a result");
     assert_eq!(other.get("two").await, served(State::Miss, "two"));
     tokio::time::advance(INTERVAL).await;
     let later = site.another().with(|policy| policy.mode = facetheory::Mode::Blocking);
     assert_eq!(later.get("three").await, served(State::Miss, "three"), "a second publish after it");
-    bodies.config_mut(|config| *config = silent);
+    fall_silent();
     assert_eq!(site.get("four").await, served(State::Bypass, "four"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_older_copy_is_not_served_if_its_tag_was_hard_invalidated_before_the_newer_one_was_published() {
-    let (bodies, silent) = bodies();
-    let site = Site::on(|builder| builder, Bodies::over(bodies.clone()));
-    site.get("one").await;
-    let other = site.another();
-    tokio::time::advance(3 * SECOND).await;
+    let (site, other, fall_silent) = with_older_copy().await;
     let (tag, mode) = (Tag::everything(), InvalidationMode::Hard);
     other.isr.invalidate_tag_with(&tag, None, mode).await.expect("a result");
     assert_eq!(other.get("two").await, served(State::Miss, "two"));
-    bodies.config_mut(|config| *config = silent);
+    fall_silent();
     tokio::time::advance(3 * SECOND).await;
     assert_eq!(site.get("three").await, served(State::Bypass, "three"));
 }

@@ -99,13 +99,9 @@ async fn stale_while_revalidate_limits_how_long_a_stale_page_is_served() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_the_render_of_another_process() {
-    let site = Site::new();
-    let other = site.another();
+    let (site, other) = Site::in_two_processes();
     let slow = site.get_slow(3 * SECOND, Ok(Rendered::html("one")));
-    let waiting = async {
-        tokio::time::sleep(SECOND).await;
-        other.get("two").await
-    };
+    let waiting = other.get_after(SECOND, "two");
     let (slow, waiting) = tokio::join!(slow, waiting);
     assert_eq!(state_and_body(slow), served(State::Miss, "one"));
     assert_eq!(waiting, served(State::WaitHit, "one"));
@@ -117,19 +113,13 @@ async fn after_the_wait_limit_a_request_gets_the_stale_page_or_bypasses() {
     let site = Site::new().with(|policy| policy.wait = 2 * SECOND);
     let other = site.another();
     let slow = site.get_slow(20 * SECOND, Ok(Rendered::html("one")));
-    let (_, waiting) = tokio::join!(slow, async {
-        tokio::time::sleep(SECOND).await;
-        other.get("two").await
-    });
+    let (_, waiting) = tokio::join!(slow, other.get_after(SECOND, "two"));
     assert_eq!(waiting, served(State::Bypass, "waited-too-long"));
     let (site, other) =
         (site.with(|policy| *policy = policy.blocking()), other.with(|policy| *policy = policy.blocking()));
     tokio::time::advance(INTERVAL).await;
     let slow = site.get_slow(20 * SECOND, Ok(Rendered::html("two")));
-    let (_, waiting) = tokio::join!(slow, async {
-        tokio::time::sleep(SECOND).await;
-        other.get("three").await
-    });
+    let (_, waiting) = tokio::join!(slow, other.get_after(SECOND, "three"));
     assert_eq!(waiting, served(State::Stale, "one"), "the stale page is served");
 }
 
@@ -143,10 +133,7 @@ async fn a_policy_can_prefer_the_stale_page_to_waiting_for_another_process() {
     site.get("one").await;
     tokio::time::advance(INTERVAL).await;
     let slow = site.get_slow(3 * SECOND, Ok(Rendered::html("two")));
-    let (slow, contending) = tokio::join!(slow, async {
-        tokio::time::sleep(SECOND).await;
-        other.get("three").await
-    });
+    let (slow, contending) = tokio::join!(slow, other.get_after(SECOND, "three"));
     assert_eq!(state_and_body(slow), served(State::Miss, "two"));
     assert_eq!(contending, served(State::Stale, "one"));
     assert_eq!(site.renders(), 2);
@@ -255,8 +242,7 @@ async fn requests_for_an_uncacheable_page_bypass_without_waiting_for_each_other(
 
 #[tokio::test(start_paused = true)]
 async fn a_page_that_its_renderer_refuses_repeatedly_is_served_by_no_process() {
-    let site = Site::new();
-    let other = site.another();
+    let (site, other) = Site::in_two_processes();
     let get = async |site: &Site| {
         let result = site.isr.get(&site.page, &site.policy, |_| async { Ok(Render::Invalidate) }).await;
         site.settle().await;

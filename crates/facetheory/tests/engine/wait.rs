@@ -30,8 +30,7 @@ async fn a_request_waits_no_longer_than_the_policy_says_even_if_the_table_is_slo
 
 #[tokio::test(start_paused = true)]
 async fn a_request_gets_the_page_that_another_process_renders_soon_after_if_the_table_responds_at_once() {
-    let site = Site::new();
-    let other = site.another();
+    let (site, other) = Site::in_two_processes();
     let waiting = async {
         // The other process has the lease by now.
         tokio::time::sleep(Duration::from_millis(1)).await;
