@@ -57,6 +57,15 @@ impl Site {
         other.freshness(&self.page, &self.meta().await).await.expect("no error")
     }
 
+    async fn invalidate(&self, tag: &Tag) {
+        self.t.store.invalidate_tag(tag, None).await.expect("no error");
+    }
+
+    async fn invalidate_hard(&self, tag: &Tag) {
+        let mode = InvalidationMode::Hard;
+        self.t.store.invalidate_tag_with(tag, None, mode).await.expect("no error");
+    }
+
     fn set_clock(&self, seconds: i64) {
         self.t.clock.set(Timestamp::from_seconds(seconds));
     }
@@ -69,21 +78,24 @@ fn kinds() -> [Tag; 5] {
     [tag, root, path, route, Tag::everything()]
 }
 
+/// Each kind of tag, with a new site on each table.
+fn tagged_sites() -> impl Iterator<Item = (Tag, Site)> {
+    kinds().into_iter().flat_map(|tag| Site::on_each_table().map(move |site| (tag.clone(), site)))
+}
+
 #[tokio::test]
 async fn no_step_of_a_clock_hides_the_invalidation_of_a_tag() {
     for (rendered, invalidated) in STEPS.iter().flat_map(|one| STEPS.map(|other| (*one, other))) {
-        for tag in kinds() {
-            for site in Site::on_each_table() {
-                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
-                site.set_clock(NOW + rendered + 3);
-                site.render("one", &["news"]).await;
-                site.set_clock(NOW + invalidated);
-                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
-                for read in STEPS {
-                    site.set_clock(NOW + read + 3);
-                    let freshness = site.freshness().await;
-                    assert_eq!(freshness, Freshness::Stale, "{tag:?}: {rendered} {invalidated} {read}");
-                }
+        for (tag, site) in tagged_sites() {
+            site.invalidate(&tag).await;
+            site.set_clock(NOW + rendered + 3);
+            site.render("one", &["news"]).await;
+            site.set_clock(NOW + invalidated);
+            site.invalidate(&tag).await;
+            for read in STEPS {
+                site.set_clock(NOW + read + 3);
+                let freshness = site.freshness().await;
+                assert_eq!(freshness, Freshness::Stale, "{tag:?}: {rendered} {invalidated} {read}");
             }
         }
     }
@@ -104,75 +116,67 @@ async fn a_hard_invalidation_applies_to_a_page_that_is_older_than_any_row_of_a_t
 #[tokio::test]
 async fn no_step_of_a_clock_brings_a_page_back_whose_tag_was_hard_invalidated() {
     for (hard, soft) in STEPS.iter().flat_map(|one| STEPS.map(|other| (*one, other))) {
-        for tag in kinds() {
-            for site in Site::on_each_table() {
-                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
-                site.set_clock(NOW + 3);
-                site.render("one", &["news"]).await;
-                site.set_clock(NOW + hard);
-                let mode = InvalidationMode::Hard;
-                site.t.store.invalidate_tag_with(&tag, None, mode).await.expect("no error");
-                for read in STEPS {
-                    site.set_clock(NOW + read + 3);
-                    assert_eq!(site.freshness().await, Freshness::MustNotServe, "{tag:?}: {hard} {read}");
-                }
-                site.set_clock(NOW + soft);
-                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
-                // Also a page that is stale by itself.
-                for read in [NOW, NOW + 24 * HOUR] {
-                    site.set_clock(read);
-                    assert_eq!(
-                        site.freshness().await,
-                        Freshness::MustNotServe,
-                        "{tag:?}: {soft}, a soft one later"
-                    );
-                }
-                site.set_clock(NOW + soft);
-                site.render("two", &["news"]).await;
-                assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}: rendered after both");
-                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
-                assert_eq!(site.freshness().await, Freshness::Stale, "{tag:?}: rendered after the hard one");
+        for (tag, site) in tagged_sites() {
+            site.invalidate(&tag).await;
+            site.set_clock(NOW + 3);
+            site.render("one", &["news"]).await;
+            site.set_clock(NOW + hard);
+            site.invalidate_hard(&tag).await;
+            for read in STEPS {
+                site.set_clock(NOW + read + 3);
+                assert_eq!(site.freshness().await, Freshness::MustNotServe, "{tag:?}: {hard} {read}");
             }
+            site.set_clock(NOW + soft);
+            site.invalidate(&tag).await;
+            // Also a page that is stale by itself.
+            for read in [NOW, NOW + 24 * HOUR] {
+                site.set_clock(read);
+                assert_eq!(
+                    site.freshness().await,
+                    Freshness::MustNotServe,
+                    "{tag:?}: {soft}, a soft one later"
+                );
+            }
+            site.set_clock(NOW + soft);
+            site.render("two", &["news"]).await;
+            assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}: rendered after both");
+            site.invalidate(&tag).await;
+            assert_eq!(site.freshness().await, Freshness::Stale, "{tag:?}: rendered after the hard one");
         }
     }
 }
 
 #[tokio::test]
 async fn a_hard_invalidation_of_a_tag_ends_a_pin_and_one_from_before_the_rollback_does_not() {
-    for tag in kinds() {
-        for site in Site::on_each_table() {
-            site.render("one", &["news"]).await;
-            site.t.advance(SECOND);
-            site.t.store.invalidate_tag(&tag, None).await.expect("no error");
-            site.render("two", &["news"]).await;
-            let mode = InvalidationMode::Hard;
-            site.t.store.invalidate_tag_with(&tag, None, mode).await.expect("no error");
-            let versions = site.t.store.versions(&site.page, 2).await.expect("no error");
-            let (pin, oldest) = (Duration::from_secs(3600), &versions[1].0);
-            let rolled_back = site.t.store.roll_back(&site.page, oldest, pin).await.expect("no error");
-            assert_eq!(rolled_back, RolledBack::Done);
-            assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}");
-            site.t.store.invalidate_tag(&tag, None).await.expect("no error");
-            assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}: a soft one leaves it alone");
-            site.set_clock(NOW - HOUR);
-            site.t.store.invalidate_tag_with(&tag, None, mode).await.expect("no error");
-            assert_eq!(site.freshness().await, Freshness::MustNotServe, "{tag:?}");
-        }
+    for (tag, site) in tagged_sites() {
+        site.render("one", &["news"]).await;
+        site.t.advance(SECOND);
+        site.invalidate(&tag).await;
+        site.render("two", &["news"]).await;
+        site.invalidate_hard(&tag).await;
+        let versions = site.t.store.versions(&site.page, 2).await.expect("no error");
+        let (pin, oldest) = (Duration::from_secs(3600), &versions[1].0);
+        let rolled_back = site.t.store.roll_back(&site.page, oldest, pin).await.expect("no error");
+        assert_eq!(rolled_back, RolledBack::Done);
+        assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}");
+        site.invalidate(&tag).await;
+        assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?}: a soft one leaves it alone");
+        site.set_clock(NOW - HOUR);
+        site.invalidate_hard(&tag).await;
+        assert_eq!(site.freshness().await, Freshness::MustNotServe, "{tag:?}");
     }
 }
 
 #[tokio::test]
 async fn a_page_that_is_regenerated_right_after_an_invalidation_is_fresh_at_once() {
-    for tag in kinds() {
-        for site in Site::on_each_table() {
-            site.render("one", &["news"]).await;
-            for (body, step) in [("two", 0), ("two", 0), ("three", -HOUR), ("four", HOUR)] {
-                site.set_clock(NOW + step);
-                site.t.store.invalidate_tag(&tag, None).await.expect("no error");
-                assert_eq!(site.freshness().await, Freshness::Stale, "{tag:?} {body}");
-                site.render(body, &["news"]).await;
-                assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?} {body}");
-            }
+    for (tag, site) in tagged_sites() {
+        site.render("one", &["news"]).await;
+        for (body, step) in [("two", 0), ("two", 0), ("three", -HOUR), ("four", HOUR)] {
+            site.set_clock(NOW + step);
+            site.invalidate(&tag).await;
+            assert_eq!(site.freshness().await, Freshness::Stale, "{tag:?} {body}");
+            site.render(body, &["news"]).await;
+            assert_eq!(site.freshness().await, Freshness::Fresh, "{tag:?} {body}");
         }
     }
 }
@@ -182,7 +186,7 @@ async fn an_invalidation_during_a_render_applies_to_it_although_the_clock_was_se
     for (tag, is_own) in kinds().into_iter().flat_map(|tag| [(tag.clone(), false), (tag, true)]) {
         for site in Site::on_each_table() {
             site.render("one", &["news"]).await;
-            site.t.store.invalidate_tag(&tag, None).await.expect("no error");
+            site.invalidate(&tag).await;
             let other = PageStore::new(site.t.table.clone());
             let invalidator = if is_own { &site.t.store } else { &other };
             let during = async {
@@ -241,14 +245,14 @@ async fn invalidations_are_not_lost_when_another_service_replaces_or_deletes_the
             let news = Tag::new("news").expect("a tag");
             site.render("one", &["news"]).await;
             for _ in 0..3 {
-                site.t.store.invalidate_tag(&news, None).await.expect("no error");
+                site.invalidate(&news).await;
             }
             site.render("two", &["news"]).await;
             assert_eq!(site.freshness().await, Freshness::Fresh);
             let write = foreign_writes(&news, NOW)[number].clone();
             assert!(site.t.table.commit(&Txn::from(write)).await.expect("a write").is_done());
             for _ in 0..more {
-                site.t.store.invalidate_tag(&news, None).await.expect("no error");
+                site.invalidate(&news).await;
                 assert_eq!(site.freshness().await, Freshness::Stale, "write {number}, {more} more");
             }
             // An update at the same time changes nothing.
@@ -263,7 +267,7 @@ async fn invalidations_are_not_lost_when_another_service_replaces_or_deletes_the
 async fn a_time_that_another_service_writes_applies_to_pages_with_counts() {
     for site in Site::on_each_table() {
         let news = Tag::new("news").expect("a tag");
-        site.t.store.invalidate_tag(&news, None).await.expect("no error");
+        site.invalidate(&news).await;
         // The first render brings the tag.
         site.render("one", &["news"]).await;
         site.render("two", &["news"]).await;
@@ -280,7 +284,7 @@ async fn a_page_that_another_service_has_updated_is_compared_by_its_time() {
         let news = Tag::new("news").expect("a tag");
         site.render("one", &["news"]).await;
         site.t.advance(10 * SECOND);
-        site.t.store.invalidate_tag(&news, None).await.expect("no error");
+        site.invalidate(&news).await;
         let published = |generated_at: i64| {
             let time = tabletheory::Attr::<i64>::new("generated_at").set(generated_at);
             Txn::from(Write::update(site.page.meta(), Update::new([time])))

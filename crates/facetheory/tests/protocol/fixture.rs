@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use facetheory::protocol::{Acquire, Generation, Lease, Meta, Published};
+use facetheory::protocol::{Acquire, Freshness, Generation, Lease, Meta, Published};
 use facetheory::{History, PageKey, PageStore};
 use tabletheory::{
     ManualClock, MemoryTable, Query, SeededRandom, SqliteSettings, SqliteTable, Table, Timestamp,
@@ -70,6 +70,11 @@ impl Test {
 
     pub(crate) async fn meta(&self) -> Option<Meta> {
         self.store.lookup(&self.page).await.expect("no error").meta
+    }
+
+    /// The freshness of the page with this row.
+    pub(crate) async fn freshness(&self, meta: &Meta) -> Freshness {
+        self.store.freshness(&self.page, meta).await.expect("no error")
     }
 
     pub(crate) async fn row(&self, sk: &str) -> Option<tabletheory::Item> {

@@ -53,10 +53,7 @@ async fn a_page_is_invalidated_by_its_tags_path_route_and_tenant() {
 async fn a_render_after_an_invalidation_and_its_margin_is_fresh() {
     for t in Test::on_each_table() {
         t.store.invalidate_tag(&Tag::everything(), None).await.expect("no error");
-        let state = async || {
-            let meta = rendered(&t.store, &[]);
-            t.store.freshness(&t.page, &meta).await.expect("no error")
-        };
+        let state = async || t.freshness(&rendered(&t.store, &[])).await;
         t.advance(2 * SECOND);
         assert_eq!(state().await, Freshness::Stale, "the clock of another host may be behind by this much");
         t.advance(SECOND);
@@ -69,13 +66,12 @@ async fn an_invalidation_by_another_process_applies_after_the_max_age_of_epochs(
     for t in Test::on_each_table() {
         let other = PageStore::new(t.table.clone());
         let meta = rendered(&t.store, &[]);
-        let state = async || t.store.freshness(&t.page, &meta).await.expect("no error");
         t.advance(10 * SECOND);
-        assert_eq!(state().await, Freshness::Fresh);
+        assert_eq!(t.freshness(&meta).await, Freshness::Fresh);
         other.invalidate_tag(&Tag::everything(), None).await.expect("no error");
-        assert_eq!(state().await, Freshness::Fresh, "the epoch is cached for a second");
+        assert_eq!(t.freshness(&meta).await, Freshness::Fresh, "the epoch is cached for a second");
         t.advance(SECOND);
-        assert_eq!(state().await, Freshness::Stale);
+        assert_eq!(t.freshness(&meta).await, Freshness::Stale);
     }
 }
 
@@ -87,9 +83,9 @@ async fn epochs_without_a_max_age_are_read_every_time() {
         let t = t.with(|store| store.with_epoch_terms(never));
         let meta = rendered(&t.store, &[]);
         t.advance(10 * SECOND);
-        assert_eq!(t.store.freshness(&t.page, &meta).await.expect("no error"), Freshness::Fresh);
+        assert_eq!(t.freshness(&meta).await, Freshness::Fresh);
         PageStore::new(t.table.clone()).invalidate_tag(&Tag::everything(), None).await.expect("no error");
-        assert_eq!(t.store.freshness(&t.page, &meta).await.expect("no error"), Freshness::Stale);
+        assert_eq!(t.freshness(&meta).await, Freshness::Stale);
     }
 }
 
@@ -98,10 +94,10 @@ async fn a_clock_that_is_set_back_does_not_extend_the_max_age_of_epochs() {
     for t in Test::on_each_table() {
         let meta = rendered(&t.store, &[]);
         t.advance(Duration::from_secs(3600));
-        assert_eq!(t.store.freshness(&t.page, &meta).await.expect("no error"), Freshness::Stale, "by itself");
+        assert_eq!(t.freshness(&meta).await, Freshness::Stale, "by itself");
         t.store.epochs(&[Tag::everything()], None).await.expect("no error");
         t.clock.set(tabletheory::Timestamp::from_seconds(crate::fixture::NOW + 10));
         PageStore::new(t.table.clone()).invalidate_tag(&Tag::everything(), None).await.expect("no error");
-        assert_eq!(t.store.freshness(&t.page, &meta).await.expect("no error"), Freshness::Stale);
+        assert_eq!(t.freshness(&meta).await, Freshness::Stale);
     }
 }

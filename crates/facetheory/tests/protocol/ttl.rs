@@ -124,10 +124,9 @@ async fn the_row_of_a_tag_outlives_every_page_that_it_may_concern() {
         let mut generation = facetheory::protocol::Generation::new("a.html", NOW + 10, i64::from(u32::MAX));
         generation.content.tags = vec!["news".to_owned()];
         let meta = facetheory::protocol::Meta::of(generation);
-        let freshness = async |t: &Test| t.store.freshness(&t.page, &meta).await.expect("no error");
         t.advance(Duration::from_secs(99 * 86_400));
-        assert_eq!(freshness(&t).await, facetheory::protocol::Freshness::Fresh);
+        assert_eq!(t.freshness(&meta).await, facetheory::protocol::Freshness::Fresh);
         t.advance(Duration::from_secs(10));
-        assert_eq!(freshness(&t).await, facetheory::protocol::Freshness::Stale);
+        assert_eq!(t.freshness(&meta).await, facetheory::protocol::Freshness::Stale);
     }
 }
