@@ -44,10 +44,15 @@ fn decide_after(
     request: &[(&'static str, &str)],
     invalidated: bool,
 ) -> ServeDecision {
-    let (request, now) = (parts(request), Timestamp::from_seconds(NOW + seconds));
+    let entry = EntryView { invalidated, ..entry_after(seconds, page) };
+    RequestDirectives::of(&parts(request)).decide(&entry)
+}
+
+/// A page that was not invalidated, as it is looked up after this many seconds.
+fn entry_after(seconds: i64, page: &CachedPage) -> EntryView<'_> {
+    let now = Timestamp::from_seconds(NOW + seconds);
     let (meta, freshness) = (page.meta(), page.meta().freshness(now));
-    let entry = EntryView { meta, page: Some(page), freshness, invalidated, deployment: None, now };
-    RequestDirectives::of(&request).decide(&entry)
+    EntryView { meta, page: Some(page), freshness, invalidated: false, deployment: None, now }
 }
 
 fn stale(while_revalidate: bool, if_error: bool) -> ServeDecision {
@@ -191,18 +196,9 @@ fn rfc9111_4_1_a_variant_for_other_headers_is_not_used() {
     assert_eq!(after(0, &page, &[("foo", "2")]), ServeDecision::OtherVariant);
     assert_eq!(after(0, &page, &[]), ServeDecision::OtherVariant);
     let request = parts(&[("foo", "2")]);
-    let now = Timestamp::from_seconds(NOW);
-    let entry = EntryView {
-        meta: page.meta(),
-        page: Some(&page),
-        freshness: Freshness::Fresh,
-        invalidated: false,
-        deployment: None,
-        now,
-    };
     let variant = RequestDirectives::of(&request).of_variant();
     assert_eq!(
-        variant.decide(&entry),
+        variant.decide(&entry_after(0, &page)),
         ServeDecision::Unusable(RegenerateReason::OtherVariant(NOW)),
         "its place is taken by another"
     );
@@ -225,15 +221,8 @@ fn rfc9111_4_2_4_a_stale_response_is_served_for_a_day_while_the_origin_is_unreac
 
 #[test]
 fn directives_of_a_request_may_be_ignored() {
-    let (page, now) = (stored(0, &[("cache-control", "max-age=60")]), Timestamp::from_seconds(NOW));
-    let entry = EntryView {
-        meta: page.meta(),
-        page: Some(&page),
-        freshness: Freshness::Fresh,
-        invalidated: false,
-        deployment: None,
-        now,
-    };
+    let page = stored(0, &[("cache-control", "max-age=60")]);
+    let entry = entry_after(0, &page);
     for line in [("cache-control", "no-cache, no-store, only-if-cached"), ("pragma", "no-cache")] {
         let mut request = parts(&[line]);
         assert_ne!(RequestDirectives::of(&request).decide(&entry), ServeDecision::Fresh, "{line:?}");
