@@ -21,19 +21,20 @@ fn is_stored(site: &Site, path: &str) -> bool {
     assert_eq!(entry.status, 200, "{}", entry.text());
     !entry.text().contains("\"state\":\"absent\"")
 }
+
+/// Lines that make a response stale at once.
+const WITHOUT_LIFETIME: [&str; 5] = [
+    "cache-control: public, max-age=0",
+    "cache-control: public, no-cache",
+    "cache-control: public, max-age=0, stale-while-revalidate=600",
+    "expires: Thu, 01 Jan 1970 00:00:00 GMT",
+    "x-lifetime: none",
+];
+
 #[test]
 fn row_76_a_response_to_credentials_with_lifetime_zero_is_not_stored() {
     let site = Site::start("client_cache_control = \"obey\"\n");
-    for (index, line) in [
-        "cache-control: public, max-age=0",
-        "cache-control: public, no-cache",
-        "cache-control: public, max-age=0, stale-while-revalidate=600",
-        "expires: Thu, 01 Jan 1970 00:00:00 GMT",
-        "x-lifetime: none",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (index, line) in WITHOUT_LIFETIME.into_iter().enumerate() {
         for (number, credentials) in CREDENTIALS.iter().enumerate() {
             let path = format!("/row-76-{index}-{number}");
             site.origin.script(&path, move |request| account(request, &["etag: \"a\"", line]));
