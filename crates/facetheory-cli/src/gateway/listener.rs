@@ -230,6 +230,11 @@ trait ClientIo: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<IO: AsyncRead + AsyncWrite + Unpin + Send + 'static> ClientIo for IO {}
 
+/// The work of serving a connection until it is closed.
+trait Serving: Future<Output = hyper::Result<()>> + Send + 'static {}
+
+impl<F: Future<Output = hyper::Result<()>> + Send + 'static> Serving for F {}
+
 /// A client connection.
 #[derive(Debug)]
 struct Connection {
@@ -280,7 +285,7 @@ impl Connection {
 
     /// Serves in a task of its own: a connection is polled for every request, and the state that was needed to begin it
     /// would make that slower.
-    fn spawn(&self, serving: impl Future<Output = hyper::Result<()>> + Send + 'static) {
+    fn spawn(&self, serving: impl Serving) {
         let (abort, token) = (self.signals.abort.clone(), self.token.clone());
         tokio::spawn(async move {
             if let Some(Err(error)) = abort.run_until_triggered(pin!(serving)).await {
@@ -290,11 +295,7 @@ impl Connection {
         });
     }
 
-    fn http1<IO: ClientIo>(
-        &self,
-        io: IO,
-        client: Client,
-    ) -> impl Future<Output = hyper::Result<()>> + Send + use<IO> {
+    fn http1<IO: ClientIo>(&self, io: IO, client: Client) -> impl Serving + use<IO> {
         let gateway = self.endpoint.gateway.clone();
         let ClientLimits { request: limits, timeouts } = gateway.config.load().client;
         let mut stream = self.endpoint.deadline_ticker.register(io, limits, &timeouts);
@@ -331,11 +332,7 @@ impl Connection {
         }
     }
 
-    fn http2<IO: ClientIo>(
-        &self,
-        io: IO,
-        client: Client,
-    ) -> impl Future<Output = hyper::Result<()>> + Send + use<IO> {
+    fn http2<IO: ClientIo>(&self, io: IO, client: Client) -> impl Serving + use<IO> {
         let gateway = self.endpoint.gateway.clone();
         let ClientLimits { request: limits, timeouts } = gateway.config.load().client;
         let tracker = IdleTracker::with_min_rate(timeouts.write);
