@@ -24,7 +24,8 @@ use crate::wire::rejection::{BODY_TIMEOUT, BODY_TOO_LARGE, Rejection};
 /// The error of a body.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
+/// The result of polling a body.
+pub(super) type Polled = Poll<Option<Result<Frame<Bytes>, BodyError>>>;
 
 /// The body of a response, from the origin or from the gateway itself.
 pub(crate) type OriginBody = Either<LimitedBody, Full<Bytes>>;

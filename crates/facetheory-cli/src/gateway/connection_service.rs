@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use bytes::Bytes;
 use facetheory::{Hit, IsrBody, ResolvedRequest};
@@ -15,12 +15,13 @@ use futures_util::future::Either;
 use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, SizeHint};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use parking_lot::Mutex;
 
 use super::Gateway;
+use super::body::Polled;
 use super::client::Client;
 use super::connection_limit::ConnectionPermit;
 use super::http2_checks::{check_head, has_unexpected_body};
@@ -199,10 +200,7 @@ impl Body for TrackedBody {
     type Data = Bytes;
     type Error = <IsrBody as Body>::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         if let ResponseGuard::Http2(response) = &self.guard {
             response.polled(frame.is_ready());

@@ -161,6 +161,9 @@ fn joined(headers: &HeaderMap) -> BTreeMap<String, String> {
     headers.keys().map(pair).collect()
 }
 
+/// The result of polling a body.
+type Polled = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
+
 /// A response as a stream: status and headers, a separator, and the body. An error ends it with trailers, so that Lambda
 /// does not take it for complete.
 #[derive(Debug)]
@@ -205,10 +208,7 @@ impl Body for StreamedResponse {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         if let Some(prelude) = self.prelude.take() {
             return Poll::Ready(Some(Ok(Frame::data(prelude))));
         }

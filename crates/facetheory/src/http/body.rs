@@ -14,6 +14,9 @@ use crate::engine::{MemoryBudget, MemoryPermit};
 /// The error of any service or body.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The result of polling a body.
+type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
+
 /// A body of any type.
 pub(crate) type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 
@@ -73,10 +76,7 @@ impl Body for IsrBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Polled {
         match &mut self.0 {
             Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Kind::Unsent(_) => Poll::Ready(None),

@@ -22,6 +22,9 @@ use super::super::{
     ActiveRequest, ClientTimeouts, ConnectionState, DeadlineTicker, InformationalWindow, RequestLimits,
 };
 
+/// The result of polling a body.
+type Polled = Poll<Option<Result<Frame<Bytes>, Infallible>>>;
+
 /// The body of a response, which is in progress until it is dropped.
 pub(super) struct ResponseBody {
     body: Full<Bytes>,
@@ -32,10 +35,7 @@ impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
