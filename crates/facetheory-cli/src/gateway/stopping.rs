@@ -18,7 +18,7 @@ const IDLE_GRACE_AFTER_HAND_OVER: Duration = Duration::from_secs(10);
 ///    connection is its last one.
 /// 3. Connections without a request are closed after a second, or ten after a hand-over.
 /// 4. Connections with a request are aborted when the shutdown is forced.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Stopping {
     /// Cancelled when the process is to stop.
     pub(crate) requested: CancellationToken,
@@ -31,15 +31,6 @@ pub(crate) struct Stopping {
 }
 
 impl Stopping {
-    pub(crate) fn new(lame_duck: Duration) -> Self {
-        Stopping {
-            requested: CancellationToken::new(),
-            handed_over: CancellationToken::new(),
-            forced: CancellationToken::new(),
-            lame_duck,
-        }
-    }
-
     /// Waits until the listener is to be closed.
     pub(super) async fn accepts_no_more(&self) {
         let lame_duck_ends = async {
@@ -69,6 +60,10 @@ mod tests {
     const LAME_DUCK: Duration = Duration::from_secs(5);
     const LONG: Duration = Duration::from_secs(3600);
 
+    fn stopping() -> Stopping {
+        Stopping { lame_duck: LAME_DUCK, ..Stopping::default() }
+    }
+
     /// How long a listener accepts connections.
     async fn accepting(stopping: &Stopping) -> Option<Duration> {
         let begun = Instant::now();
@@ -77,7 +72,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connections_are_accepted_for_the_lame_duck_period_after_the_request_and_no_longer() {
-        let stopping = Stopping::new(LAME_DUCK);
+        let stopping = stopping();
         assert_eq!(accepting(&stopping).await, None, "no shutdown was requested");
         stopping.requested.cancel();
         let accepted = accepting(&stopping).await.expect("the end");
@@ -90,7 +85,7 @@ mod tests {
             |stopping: &Stopping| stopping.handed_over.cancel(),
             |stopping: &Stopping| stopping.forced.cancel(),
         ] {
-            let stopping = Stopping::new(LAME_DUCK);
+            let stopping = stopping();
             stopping.requested.cancel();
             end(&stopping);
             assert!(accepting(&stopping).await.expect("the end") < LAME_DUCK);
@@ -104,7 +99,7 @@ mod tests {
             stopping.closes_idle().await;
             begun.elapsed().as_secs()
         };
-        let stopping = Stopping::new(LAME_DUCK);
+        let stopping = stopping();
         assert_eq!(grace(&stopping).await, 1);
         stopping.handed_over.cancel();
         assert_eq!(grace(&stopping).await, 10);

@@ -23,7 +23,8 @@ pub(super) struct Shutdown {
 
 impl Shutdown {
     pub(super) fn new(timeout: Duration, lame_duck: Duration) -> Self {
-        Shutdown { timeout, stopping: Stopping::new(lame_duck), has_request: AtomicBool::new(false) }
+        let stopping = Stopping { lame_duck, ..Stopping::default() };
+        Shutdown { timeout, stopping, has_request: AtomicBool::new(false) }
     }
 
     /// Requests the shutdown, or forces it if it was requested before.
