@@ -32,9 +32,9 @@ struct Sizes {
     /// How often the gateway is started
     #[arg(long, default_value_t = 20)]
     rounds: usize,
-    /// Directory of the store; by default a temporary directory beside the build
-    #[arg(long)]
-    directory: Option<PathBuf>,
+    /// Where the temporary directory of the store is created; by default beside the build
+    #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
+    directory: PathBuf,
     /// The gateway to start; by default the one of this build
     #[arg(long, default_value = env!("CARGO_BIN_EXE_facetheory"))]
     binary: PathBuf,
@@ -45,9 +45,7 @@ struct Sizes {
 
 fn main() {
     let sizes = Sizes::parse();
-    let build = std::env::current_exe().expect("the path of this program");
-    let parent = sizes.directory.clone().or(build.parent().map(PathBuf::from)).expect("a directory");
-    let place = tempfile::tempdir_in(parent).expect("a directory that can be written to");
+    let place = tempfile::tempdir_in(&sizes.directory).expect("a directory that can be written to");
     let origin = Origin::start();
     make_store(place.path(), &origin, sizes.pages);
 

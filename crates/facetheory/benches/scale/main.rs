@@ -29,9 +29,9 @@ struct Sizes {
     /// How many pages have a body.
     #[arg(long, default_value_t = 500)]
     named: u64,
-    /// The directory of the files; a temporary directory beside the build by default.
-    #[arg(long)]
-    directory: Option<PathBuf>,
+    /// Where the temporary directory of the files is created; by default beside the build.
+    #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
+    directory: PathBuf,
     /// Passed by `cargo bench` to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -39,9 +39,7 @@ struct Sizes {
 
 fn main() {
     let sizes = Sizes::parse();
-    let build = std::env::current_exe().expect("the path of this program");
-    let parent = sizes.directory.clone().or(build.parent().map(PathBuf::from)).expect("a directory");
-    let place = tempfile::tempdir_in(parent).expect("a writable directory");
+    let place = tempfile::tempdir_in(&sizes.directory).expect("a writable directory");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(publish::run(&sizes, place.path()));
