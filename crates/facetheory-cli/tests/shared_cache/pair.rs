@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use tabletheory::{Clock as _, SystemClock};
+use tempfile::TempDir;
 
-use crate::stores::{OBEY, Servers};
+use crate::stores::gateway_on;
 use crate::support::client::Response;
-use crate::support::gateway::{Gateway, data};
+use crate::support::gateway::Gateway;
 use crate::support::origin::{Gate, Origin, ScriptedResponse};
-use crate::support::site::{LONG_TIMEOUTS, get, request};
+use crate::support::site::{get, request};
+use crate::support::store::Store;
 use crate::support::wait_for;
 
 /// The default of `metadata_max_age`.
@@ -19,32 +21,25 @@ struct Pair {
     one: Gateway,
     other: Gateway,
     origin: Origin,
-    _directories: [tempfile::TempDir; 2],
+    _directories: [TempDir; 2],
+    _store: Store,
 }
 
 impl Pair {
     fn embedded() -> Pair {
-        Pair::start(|shared, own, origin| {
-            let table = format!("sqlite:{}", data(shared).join("table.db").display());
-            let bodies = format!("file:{}", data(shared).join("bodies").display());
-            std::fs::create_dir_all(data(shared)).expect("a directory");
-            let config = format!("{OBEY}{LONG_TIMEOUTS}");
-            Gateway::start(own, origin.address, &config, &["--table", &table, "--bodies", &bodies])
-        })
+        Pair::start_on(Store::embedded())
     }
 
     fn on_servers() -> Pair {
-        let servers = Servers::new();
-        Pair::start(|_, own, origin| servers.gateway(own, origin, ""))
+        Pair::start_on(Store::on_servers())
     }
 
-    /// Each has its own directory; that of the first may contain the shared stores.
-    fn start(gateway: impl Fn(&std::path::Path, &std::path::Path, &Origin) -> Gateway) -> Pair {
+    fn start_on(store: Store) -> Pair {
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
         let origin = Origin::start();
-        let [one, other] =
-            [0, 1].map(|number: usize| gateway(directories[0].path(), directories[number].path(), &origin));
-        Pair { one, other, origin, _directories: directories }
+        let start = |directory: &TempDir| gateway_on(&store, directory.path(), &origin, "");
+        let [one, other] = directories.each_ref().map(start);
+        Pair { one, other, origin, _directories: directories, _store: store }
     }
 
     fn origin_requests(&self, path: &str) -> usize {
