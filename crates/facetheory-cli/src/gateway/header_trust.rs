@@ -9,19 +9,23 @@ use http::header::HeaderName;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AcceptedFrom {
     Anyone,
-    /// It says what a proxy in front knows better than the gateway: who the user is, and where the site is mounted.
+    /// It says what a proxy in front knows better than the gateway: who and where the user is, and where the site is mounted.
     TrustedProxies,
     /// The gateway says it itself in one form, or it overrides what the cache key contains. Also proxies in front pass these
     /// headers of their clients on.
     Nobody,
 }
 
-/// Users, their groups and certificates, and the path below which a proxy has mounted the site. Sorted.
-const OF_PROXIES: [&str; 14] = [
+/// Users, their groups, certificates and countries, and the path below which a proxy has mounted the site. Sorted.
+const OF_PROXIES: [&str; 18] = [
+    "cf-ipcountry",
+    "x-arr-clientcert",
     "x-authenticated-email",
     "x-authenticated-groups",
     "x-authenticated-user",
     "x-authenticated-userid",
+    "x-client-dn",
+    "x-client-verify",
     "x-credential-identifier",
     "x-forwarded-access-token",
     "x-forwarded-client-cert",
@@ -34,9 +38,10 @@ const OF_PROXIES: [&str; 14] = [
     "x-userinfo",
 ];
 /// How the names of such headers begin.
-const OF_PROXIES_FAMILIES: [&str; 21] = [
+const OF_PROXIES_FAMILIES: [&str; 24] = [
     "cf-access-",
     "client-cert",
+    "cloudfront-viewer-",
     "remote-",
     "ssl-client-",
     "tls-client-",
@@ -52,19 +57,24 @@ const OF_PROXIES_FAMILIES: [&str; 21] = [
     "x-goog-authenticated-user-",
     "x-goog-iap-",
     "x-ms-client-principal",
+    "x-ms-token-",
     "x-pomerium-",
     "x-remote-",
     "x-ssl-client-",
+    "x-vouch-",
     "x-webauth-",
 ];
 
 /// Other forms of the client's address, host, scheme and port, other targets and methods, tenants, instructions to servers
 /// behind the gateway, and internal headers of frameworks. Sorted.
-const OF_NOBODY: [&str; 28] = [
+const OF_NOBODY: [&str; 34] = [
     "cf-connecting-ip",
     "cf-connecting-ipv6",
+    "cf-visitor",
     "client-ip",
+    "cloudfront-forwarded-proto",
     "fastly-client-ip",
+    "fastly-ssl",
     "fly-client-ip",
     "forwarded",
     "front-end-https",
@@ -76,9 +86,11 @@ const OF_NOBODY: [&str; 28] = [
     "true-client-ip",
     "wl-proxy-client-ip",
     "x-amz-website-redirect-location",
+    "x-arr-ssl",
     "x-client-ip",
     "x-cluster-client-ip",
     "x-facetheory-tenant",
+    "x-forward-for",
     "x-forwarded",
     "x-host",
     "x-https",
@@ -87,6 +99,7 @@ const OF_NOBODY: [&str; 28] = [
     "x-path-info",
     "x-real-ip",
     "x-real-port",
+    "x-scheme",
     "x-tenant-id",
     "x-url-scheme",
     "x-vercel-forwarded-for",

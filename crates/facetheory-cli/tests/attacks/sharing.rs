@@ -189,8 +189,8 @@ fn row_80_a_render_is_not_taken_for_a_local_request() {
     assert_eq!(render.header("forwarded"), Some("for=192.0.2.1;host=\"www.example.com\";proto=http"));
 }
 
-/// Headers that say who the user is, or where the site is mounted.
-const OF_PROXIES: [&str; 14] = [
+/// Headers that say who and where the user is, or where the site is mounted.
+const OF_PROXIES: [&str; 21] = [
     "X-Forwarded-User",
     "X-Forwarded-Email",
     "X-Forwarded-Groups",
@@ -205,10 +205,17 @@ const OF_PROXIES: [&str; 14] = [
     "Remote-User",
     "SSL-Client-S-DN",
     "Cf-Access-Jwt-Assertion",
+    "CF-IPCountry",
+    "CloudFront-Viewer-Country",
+    "X-ARR-ClientCert",
+    "X-Client-Verify",
+    "X-Client-DN",
+    "X-Vouch-User",
+    "X-MS-Token-AAD-Id-Token",
 ];
 
 /// Headers that nobody may send to an origin.
-const OF_NOBODY: [&str; 18] = [
+const OF_NOBODY: [&str; 24] = [
     "X-Forwarded-Protocol",
     "X-Forwarded-Ssl",
     "X-Forwarded-Anything",
@@ -227,6 +234,12 @@ const OF_NOBODY: [&str; 18] = [
     "X-Middleware-Anything",
     "Path-Info",
     "Script-Name",
+    "X-Scheme",
+    "CF-Visitor",
+    "CloudFront-Forwarded-Proto",
+    "X-ARR-SSL",
+    "Fastly-SSL",
+    "X-Forward-For",
 ];
 
 /// The names of these headers that the origin gets for a page and for a passed-through path.
