@@ -63,7 +63,8 @@ impl ConnectionService {
         self.gateway.access_log.as_ref().map(|_| RequestInfo::new(request, self.client.address.ip()))
     }
 
-    /// Whether a request is a purge or a refresh, which no page in memory answers.
+    /// Whether a request is a purge or a refresh, which is never served from memory. The headers must be those that arrived:
+    /// some that are removed later tell that the request came through a proxy.
     fn is_for_gateway(&self, config: &ServingConfig, request: &Parts) -> bool {
         config.purges.concerns(self.client.address.ip(), request)
     }
@@ -125,16 +126,21 @@ impl Service<Request<Incoming>> for ConnectionService {
         let is_complete = checked.is_ok() && !(is_http2 && has_unexpected_body(&request));
         let (mut parts, body) = request.into_parts();
         let entry = self.log_entry(&parts);
-        config.trusted_proxies.apply(&self.client, &mut parts);
         let from_fast_path = self.resolved.lock().take();
+        // Before headers are removed that tell of a proxy. The fast path has decided that its requests are ordinary ones.
+        let wish = match from_fast_path {
+            Some(_) => None,
+            None => config.purges.wish(self.client.address.ip(), &parts),
+        };
+        config.trusted_proxies.apply(&self.client, &mut parts);
         if let Some(resolved) = from_fast_path {
             parts.extensions.insert(*resolved);
-        } else if self.is_for_gateway(&config, &parts) {
+        } else if wish.is_some() {
             // It is performed also if the client leaves at once, as those of some products do.
             let service = self.clone();
             let response = tokio::spawn(async move {
                 let request = Request::from_parts(parts, body);
-                let response = service.gateway.respond(&service.client, request, checked).await;
+                let response = service.gateway.respond(&service.client, request, checked, wish).await;
                 service.complete(entry, response, guard)
             });
             return Either::Right(Box::pin(async move {
@@ -151,7 +157,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         let service = self.clone();
         Either::Right(Box::pin(async move {
             let request = Request::from_parts(parts, body);
-            let response = service.gateway.respond(&service.client, request, checked).await;
+            let response = service.gateway.respond(&service.client, request, checked, None).await;
             Ok(service.complete(entry, response, guard))
         }))
     }
@@ -165,10 +171,10 @@ impl FastPath for ConnectionService {
         }
         let entry = self.log_entry(&request);
         let config = self.gateway.config.load();
-        config.trusted_proxies.apply(&self.client, &mut request);
         if self.is_for_gateway(&config, &request) {
             return None;
         }
+        config.trusted_proxies.apply(&self.client, &mut request);
         let served = config.get_fresh(&request, |hit| {
             if hit.status().is_informational() {
                 return None;

@@ -12,7 +12,7 @@ use http::request::Parts;
 use http::uri::Scheme;
 
 use super::client::Client;
-use super::header_trust::{AcceptedFrom, accepted_from, is_of_proxies};
+use super::header_trust::{AcceptedFrom, accepted_from, is_of_anyone, is_of_proxies};
 use crate::config::{ClientCacheControl, Network};
 
 /// The name of the gateway in `Via`.
@@ -130,8 +130,7 @@ fn forwarded(headers: &HeaderMap, client: IpAddr, address: &str, scheme: &Scheme
 pub(crate) fn trailers(mut trailers: HeaderMap) -> HeaderMap {
     remove_hop_by_hop_headers(&mut trailers);
     remove_if(&mut trailers, |name| {
-        let is_of_anyone = accepted_from(name) == AcceptedFrom::Anyone;
-        !is_of_anyone || has_underscore(name) || [HOST, COOKIE, VIA].contains(name)
+        !is_of_anyone(name) || has_underscore(name) || [HOST, COOKIE, VIA].contains(name)
     });
     trailers
 }

@@ -118,6 +118,11 @@ const OF_NOBODY_FAMILIES: [&str; 10] = [
     "x-sendfile",
 ];
 
+/// Whether a header is accepted from anyone. One that is not tells of a proxy, or of a client that plays one.
+pub(crate) fn is_of_anyone(name: &HeaderName) -> bool {
+    accepted_from(name) == AcceptedFrom::Anyone
+}
+
 /// Returns from whom a header is accepted.
 pub(super) fn accepted_from(name: &HeaderName) -> AcceptedFrom {
     if is_of_proxies(name) {

@@ -43,6 +43,7 @@ use client::{Client, ClientContext};
 
 pub(crate) use connection_limit::ConnectionLimit;
 pub(crate) use failure::{causes, describe, local_response};
+pub(crate) use header_trust::is_of_anyone;
 pub(crate) use listener::{Endpoint, Listener};
 pub(crate) use origin::{Origin, tls as client_tls};
 pub(crate) use serving_config::ServingConfig;
@@ -92,12 +93,14 @@ impl Gateway {
         self.config.load().trusted_proxies.contains(address)
     }
 
-    /// Responds to one request. `checked` is the outcome of [`http2_checks::check_head`].
+    /// Responds to one request. `checked` is the outcome of [`http2_checks::check_head`], and `wish` is what the request wants
+    /// by the headers that arrived.
     async fn respond(
         &self,
         client: &Arc<Client>,
         mut request: Request<Incoming>,
         checked: http2_checks::CheckResult,
+        wish: Option<Wish>,
     ) -> Response<IsrBody> {
         let (http1_state, method) = (client.http1_state.as_ref(), request.method());
         if let Some((rejection, request)) =
@@ -126,7 +129,7 @@ impl Gateway {
         }
         let config = self.config.load_full();
         let (parts, body) = request.into_parts();
-        let request = match config.purges.wish(client.address.ip(), &parts) {
+        let request = match wish {
             None => Request::from_parts(parts, body),
             Some(Wish::Denied) => return purge::denied().map(IsrBody::from),
             Some(Wish::Purge(parsed)) => {

@@ -3,20 +3,24 @@
 use std::net::IpAddr;
 
 use anyhow::Result;
-use http::header::{AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, ORIGIN, VIA};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, ORIGIN, VIA};
 
 use crate::config::{self, Network};
+use crate::gateway::is_of_anyone;
 use crate::token::{self, Token};
 
-/// Headers that a proxy adds: the request is from somebody else than the peer.
-const FORWARDED_FOR: [HeaderName; 7] = [
-    FORWARDED,
+/// Headers that a proxy adds, besides those that are not accepted from anyone: the request is from somebody else than the peer.
+const OF_PROXY: [HeaderName; 4] = [
     VIA,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("cf-connecting-ip"),
+    HeaderName::from_static("cdn-loop"),
+    HeaderName::from_static("x-amz-cf-id"),
+    HeaderName::from_static("x-varnish"),
+];
+/// Headers with the host (FOSHttpCache) and the tenant of a page. Programs send them too, though they are not accepted from anyone.
+const OF_PROGRAM: [HeaderName; 3] = [
+    HeaderName::from_static("x-facetheory-tenant"),
+    HeaderName::from_static("x-host"),
+    HeaderName::from_static("x-tenant-id"),
 ];
 /// Headers that a browser adds. It may send a request for the page of another site, whose name resolves to this address.
 const OF_BROWSER: [HeaderName; 2] = [ORIGIN, HeaderName::from_static("sec-fetch-site")];
@@ -60,9 +64,11 @@ impl Access {
     }
 }
 
-/// Whether a request is from a program at its peer, and not from a browser or a client of a proxy.
+/// Whether a request is from a program at its peer, and not from a browser or a client of a proxy. The headers are those that
+/// arrived, before the gateway removes any.
 pub(crate) fn is_of_program(headers: &HeaderMap) -> bool {
-    !FORWARDED_FOR.iter().chain(&OF_BROWSER).any(|name| headers.contains_key(name))
+    let is_listed = OF_PROXY.iter().chain(&OF_BROWSER).any(|name| headers.contains_key(name));
+    !is_listed && headers.keys().all(|name| is_of_anyone(name) || OF_PROGRAM.contains(name))
 }
 
 fn shows(headers: &HeaderMap, own: Option<&HeaderName>, token: &Token) -> bool {
