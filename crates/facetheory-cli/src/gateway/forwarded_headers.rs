@@ -26,6 +26,8 @@ const MAX_GATEWAYS: usize = 8;
 const CLIENT_OF_RENDERS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Headers with the client's address of proxies that send no `X-Forwarded-For`.
+const OTHER_NAMES_OF_CLIENT: [HeaderName; 2] = [FORWARDED, HeaderName::from_static("x-real-ip")];
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
@@ -230,10 +232,19 @@ impl TrustedProxies {
             ClientCacheControl::Ignore => false,
             ClientCacheControl::Obey => true,
             ClientCacheControl::Trusted => {
-                self.contains(client.address.ip())
-                    || self.client_address(client, headers).is_some_and(is_listed)
+                let named = self.client_address(client, headers);
+                named.map_or_else(|| self.names_no_other(headers), is_listed)
             }
         }
+    }
+
+    /// Whether a request of a trusted proxy is its own, or that of another one: nobody else is named as its client.
+    fn names_no_other(&self, headers: &HeaderMap) -> bool {
+        let is_ours = |name: &str| name.trim().parse().is_ok_and(|address| self.contains(address));
+        // A line that is no text may name anybody.
+        let is_line_ours = |line: &HeaderValue| line.to_str().is_ok_and(|line| line.split(',').all(is_ours));
+        headers.get_all(X_FORWARDED_FOR).iter().all(is_line_ours)
+            && !OTHER_NAMES_OF_CLIENT.iter().any(|name| headers.contains_key(name))
     }
 
     /// The address of the client: the last one that is not of a trusted proxy. `None` if the trusted proxies name none.
@@ -324,6 +335,34 @@ mod tests {
         assert_eq!(of("10.0.0.1:5", &["6.6.6.6", "1.2.3.4, 10.0.0.2"]), some("1.2.3.4"));
         assert_eq!(of("10.0.0.1:5", &["1.2.3.4, unknown"]), None);
         assert_eq!(of("10.0.0.1:5", &[]), None);
+    }
+
+    #[test]
+    fn directives_behind_a_trusted_proxy_count_by_the_client_that_it_names() {
+        let trusted = TrustedProxies {
+            directive_clients: vec!["192.0.2.0/24".parse().expect("a network")],
+            ..trusting("10.0.0.0/8")
+        };
+        for (peer, lines, expected) in [
+            ("1.2.3.4:5", &[][..], false),
+            ("192.0.2.7:5", &[], true),
+            ("1.2.3.4:5", &[("x-forwarded-for", "192.0.2.7")], false),
+            ("10.0.0.1:5", &[], true),
+            ("10.0.0.1:5", &[("x-forwarded-for", "10.0.0.2, 10.0.0.3")], true),
+            ("10.0.0.1:5", &[("x-forwarded-for", "1.2.3.4, 192.0.2.7")], true),
+            ("10.0.0.1:5", &[("x-forwarded-for", "192.0.2.7, 1.2.3.4")], false),
+            ("10.0.0.1:5", &[("x-forwarded-for", "1.2.3.4")], false),
+            ("10.0.0.1:5", &[("x-forwarded-for", "unknown, 10.0.0.2")], false),
+            ("10.0.0.1:5", &[("x-forwarded-for", "\u{e9}, 1.2.3.4")], false),
+            ("10.0.0.1:5", &[("forwarded", "for=1.2.3.4")], false),
+            ("10.0.0.1:5", &[("x-real-ip", "1.2.3.4")], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).expect("a value"));
+            }
+            assert_eq!(trusted.obeys(&client(peer), &headers), expected, "{peer} {lines:?}");
+        }
     }
 
     #[test]

@@ -353,6 +353,8 @@ fn row_83_directives_of_clients_are_ignored_unless_they_are_trusted() {
         ("cache_control_clients = [\"127.0.0.1\"]\n".to_owned(), "", OBEYED),
         (proxy.to_owned(), "", OBEYED),
         (format!("{proxy}client_cache_control = \"ignore\"\n"), "", IGNORED),
+        (proxy.to_owned(), of_client, IGNORED),
+        (proxy.to_owned(), "X-Forwarded-For: \u{e9}, 192.0.2.7\r\n", IGNORED),
         (format!("{proxy}{listed}"), of_client, OBEYED),
         ("client_cache_control = \"obey\"\n".to_owned(), "", OBEYED),
     ] {
