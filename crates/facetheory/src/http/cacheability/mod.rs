@@ -272,7 +272,7 @@ fn decline_if(condition: bool, reason: UncacheableReason) -> Result<(), Uncachea
 /// Whether a status is about one request, for example about a header that the key does not contain, so that one client could
 /// make all others get it.
 fn is_about_request(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 408 | 411..=417 | 421 | 429 | 431)
+    matches!(status.as_u16(), 400 | 406 | 408 | 411..=417 | 421 | 426 | 428 | 429 | 431 | 501)
 }
 
 /// Whether the body goes on for as long as the client listens.

@@ -48,7 +48,7 @@ fn rfc9111_3_any_final_status_with_explicit_freshness_is_stored() {
     for status in [200, 203, 204, 299, 301, 302, 303, 307, 308, 404, 410, 499, 500, 502, 503, 504, 599] {
         assert!(get(status, &[("cache-control", "max-age=60")]).is_ok(), "{status}");
     }
-    for status in [400, 408, 411, 412, 413, 414, 415, 416, 417, 421, 429, 431] {
+    for status in [400, 406, 408, 411, 412, 413, 414, 415, 416, 417, 421, 426, 428, 429, 431, 501] {
         let reason = UncacheableReason::Status(StatusCode::from_u16(status).expect("a status"));
         assert_eq!(get(status, &[("cache-control", "max-age=60")]), Err(reason));
     }
