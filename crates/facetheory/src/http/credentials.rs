@@ -22,6 +22,9 @@ const WORDS: [&str; 12] = [
     "userid",
 ];
 
+/// How the names of further such headers begin.
+const FAMILIES: [&str; 3] = ["ssl-client-", "x-amzn-oidc-", "x-ssl-client-"];
+
 /// Whether a request has headers that may identify its client: cookies, `Authorization`, keys of an API, or the user that a
 /// proxy in front has authenticated.
 ///
@@ -35,7 +38,9 @@ fn is_credential(name: &HeaderName) -> bool {
     // Browsers alone set headers that begin with `Sec-`, and all of them send `Sec-Fetch-User`.
     let is_of_browser = *name == USER_AGENT || text.starts_with("sec-");
     !is_of_browser
-        && (PARTS.iter().any(|part| text.contains(part)) || text.split('-').any(|word| WORDS.contains(&word)))
+        && (PARTS.iter().any(|part| text.contains(part))
+            || text.split('-').any(|word| WORDS.contains(&word))
+            || FAMILIES.iter().any(|family| text.starts_with(family)))
 }
 
 #[cfg(test)]
@@ -60,6 +65,8 @@ mod tests {
             "x-forwarded-user",
             "x-forwarded-email",
             "x-forwarded-client-cert",
+            "x-ssl-client-s-dn",
+            "x-amzn-oidc-data",
         ] {
             assert!(is_found(name), "{name}");
         }
