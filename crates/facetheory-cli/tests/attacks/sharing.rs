@@ -294,7 +294,7 @@ fn row_82_a_route_may_list_the_headers_that_reach_its_origin() {
     let site = Site::start(
         "[routes]\n\"/**\" = { cache = \"origin\", forward_headers = [\"accept\", \"cookie\"] }\n",
     );
-    let lines = "X-New-Override: /evil\r\nAccept: text/html\r\nCookie: a=1\r\nUser-Agent: evil\r\nRange: bytes=0-1\r\n";
+    let lines = "X-New-Override: /evil\r\nAccept: text/html\r\nCookie: a=1\r\nUser-Agent: evil\r\nRange: bytes=0-1\r\nVia: 1.1 proxy\r\n";
     for (path, control) in [("/row-82", "max-age=60"), ("/row-82-private", "private, no-store")] {
         site.origin
             .respond(path, ScriptedResponse::page(&[&format!("cache-control: {control}")], "the page"));
@@ -307,6 +307,7 @@ fn row_82_a_route_may_list_the_headers_that_reach_its_origin() {
         }
     }
     assert!(!site.origin.received("evil"));
+    assert!(site.origin.received("1.1 proxy"), "without it, a loop is not detected");
 }
 
 /// Headers by which a client would choose whether it gets a fresh page from the cache.

@@ -63,11 +63,13 @@ pub struct Route {
     errors: Vec<String>,
 }
 
-/// Headers that select or limit the response whatever a route forwards. The gateway writes those of proxies itself.
-const ALWAYS_FORWARDED: [HeaderName; 5] = [
+/// Headers that select or limit the response whatever a route forwards, and `Via`, by which loops are detected. The gateway
+/// writes those of proxies itself.
+const ALWAYS_FORWARDED: [HeaderName; 6] = [
     header::HOST,
     header::RANGE,
     header::IF_RANGE,
+    header::VIA,
     FORWARDED_HOST,
     HeaderName::from_static("x-forwarded-for"),
 ];
