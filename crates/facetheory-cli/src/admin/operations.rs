@@ -124,7 +124,7 @@ pub(super) struct Invalidate {
     everything: bool,
     /// Whether the pages may be served while they are regenerated.
     mode: Option<Mode>,
-    /// The same as the mode `hard`.
+    /// Whether the pages must not be served any more, as with the mode `hard`.
     #[serde(default)]
     hard: bool,
 }

@@ -127,7 +127,7 @@ impl Executor {
             Ok(()) => {
                 count("done");
                 let text = scope.text();
-                tracing::info!(%peer, dialect, scope = scope.name(), ?mode, what = text, "purged");
+                tracing::info!(%peer, dialect, scope = scope.name(), ?mode, pages = text, "purged");
                 Ok(Purged)
             }
             Err(error) => {
