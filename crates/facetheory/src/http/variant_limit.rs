@@ -88,11 +88,13 @@ impl VariantLimiter {
         admission
     }
 
-    /// Counts that a variant was served from the cache.
+    /// Counts that a variant was served from the cache. Called for each hit in memory, so it does not wait for the other threads
+    /// that serve variants of the page: the count may be lost.
     pub(crate) fn used(&self, variant: &PageKey) {
         let (page, hash) = self.hashes(variant);
         if let Some(variants) = self.pages.get(&page)
-            && let Some(variant) = variants.lock().by_hash.get_mut(&hash)
+            && let Some(mut variants) = variants.try_lock()
+            && let Some(variant) = variants.by_hash.get_mut(&hash)
         {
             variant.uses = variant.uses.saturating_add(1);
         }
@@ -158,6 +160,26 @@ mod tests {
         }
         let other = page("/b").variant("1").expect("a valid key");
         assert_eq!(limiter.admit(&other, at(0)), Admission::Admitted, "each page has its own limit");
+    }
+
+    #[test]
+    fn a_use_is_not_counted_while_another_thread_counts() {
+        let limiter = VariantLimiter::new(2);
+        limiter.admit(&variant("1"), at(0));
+        let (page, hash) = limiter.hashes(&variant("1"));
+        let variants = limiter.pages.get(&page).expect("it is counted");
+        let locked = variants.lock();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                limiter.used(&variant("1"));
+                sender.send(()).expect("the test waits");
+            });
+            let outcome = receiver.recv_timeout(Duration::from_secs(60));
+            let uses = locked.by_hash[&hash].uses;
+            drop(locked);
+            assert_eq!((outcome, uses), (Ok(()), 0), "a hit does not wait");
+        });
     }
 
     #[test]
