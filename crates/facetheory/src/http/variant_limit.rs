@@ -65,6 +65,16 @@ impl VariantLimiter {
         }
     }
 
+    /// Whether a variant could be cached now: there is room for it, or it could replace another one.
+    pub(crate) fn has_place(&self, variant: &PageKey) -> bool {
+        let (page, hash) = self.hashes(variant);
+        let Some(variants) = self.pages.get(&page) else { return self.limit > 0 };
+        let variants = variants.lock();
+        variants.by_hash.contains_key(&hash)
+            || variants.by_hash.len() < self.limit
+            || variants.least_used(variant).is_some()
+    }
+
     /// Counts a variant that is about to be cached.
     pub(crate) fn admit(&self, variant: &PageKey, now: Timestamp) -> Admission {
         let (page, hash) = self.hashes(variant);
@@ -198,10 +208,15 @@ mod tests {
 
     #[test]
     fn without_room_for_variants_none_is_cached() {
-        assert_eq!(VariantLimiter::new(1).admit(&variant("1"), at(0)), Admission::Refused);
+        let none = VariantLimiter::new(1);
+        assert!(!none.has_place(&variant("1")));
+        assert_eq!(none.admit(&variant("1"), at(0)), Admission::Refused);
         let limiter = VariantLimiter::new(2);
         let long = variant(&"1".repeat(MAX_DISTINCTION_BYTES));
+        assert!(limiter.has_place(&long));
         assert_eq!(limiter.admit(&long, at(0)), Admission::Admitted);
+        assert!(limiter.has_place(&long), "it was counted before");
+        assert!(!limiter.has_place(&variant("2")));
         assert_eq!(limiter.admit(&variant("2"), at(0)), Admission::Refused, "no variant can be evicted");
     }
 

@@ -174,6 +174,30 @@ async fn the_least_used_variants_over_the_limit_are_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn responses_that_are_not_stored_evict_no_variant() {
+    let routes = Routes::new([]).expect("no routes").otherwise_follow_origin();
+    let site = Site::under(routes, |layer| layer.variants_per_page(3));
+    site.renders(|request: Request<Full<Bytes>>| {
+        let language = request.headers().get("x-language").map_or("", |value| value.to_str().expect("text"));
+        let control = if language.starts_with("private") { "private" } else { "max-age=60" };
+        let response = Response::builder().header("cache-control", control).header("vary", "X-Language");
+        let response = response.body(Full::from("the page")).expect("a response");
+        async move { response }
+    });
+    let state =
+        async |language: &str| site.get_with("/a", &[("x-language", language)]).await.state().to_owned();
+    for language in ["0", "1", "2"] {
+        assert_eq!(state(language).await, "miss");
+    }
+    for number in 0..10 {
+        state(&format!("private-{number}")).await;
+    }
+    for language in ["0", "1", "2"] {
+        assert_eq!(state(language).await, "hit", "{language}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_successful_unsafe_request_invalidates_all_variants_and_its_locations() {
     let site = site();
     speaks(&site, "X-Language");

@@ -23,7 +23,7 @@ use crate::http::router::rejection::Rejection;
 use crate::http::router::resolve::ResolvedPage;
 use crate::http::router::route::Route;
 use crate::http::variant_limit::Admission;
-use crate::pages::render::RenderContext;
+use crate::pages::render::{Render, RenderContext};
 use crate::protocol::freshness::Freshness;
 use crate::protocol::key::PageKey;
 use crate::protocol::row::Meta;
@@ -103,7 +103,8 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
             Err(rejection) => return FetchResult::failed(rejection.text),
         };
         // Without a lease nothing is stored. Such a page must not count as uncacheable, or each client would go to the origin.
-        let allows_new = !context.leased || context.served.is_some() || handler.allows_new(&context).await;
+        let is_new = context.leased && context.served.is_none();
+        let allows_new = !is_new || handler.allows_new(&context);
         let fetch = Fetch {
             stored,
             may_revalidate: handler.may_revalidate(&context, stored).await,
@@ -113,7 +114,12 @@ impl<S: Renderer<B>, B: Default + Send + 'static> Exchange<S, B> {
         };
         // The client's own body stays available in case its whole request has to be forwarded.
         let body = || if route.follow_origin { self.take_body() } else { B::default() };
-        fetch.send(self.service(), request, body, || handler.now()).await
+        let mut result = fetch.send(self.service(), request, body, || handler.now()).await;
+        if is_new && matches!(result.outcome, Ok(Render::Page(_))) && !handler.admits(&context).await {
+            // Requests call the origin by themselves, also this one: its response is not at hand any more.
+            result.outcome = Ok(Render::Declined);
+        }
+        result
     }
 
     /// Returns the function that sends the regeneration of the page to the queue, if there is one.
@@ -210,17 +216,23 @@ impl CacheHandler {
         freshness.is_ok_and(|freshness| freshness != Freshness::MustNotServe)
     }
 
-    /// Whether the limits permit to cache a page or a variant that is not cached yet. The least used variant of a page that has
-    /// as many as it may have is evicted for a new one.
-    async fn allows_new(&self, context: &RenderContext) -> bool {
+    /// Whether the limits permit to cache a page or a variant that is not cached yet.
+    fn allows_new(&self, context: &RenderContext) -> bool {
         let (page, now) = (&context.page, context.started);
         // Until enough pages are evicted, a store that is full takes no new ones.
         let has_room = !self.isr.pages().store().is_full()
             && self.new_pages.as_ref().is_none_or(|limiter| limiter.allows(now));
-        if !has_room || !is_variant(page) {
-            return has_room;
+        has_room && (!is_variant(page) || self.variants.has_place(page))
+    }
+
+    /// Whether a page or a variant may be cached whose response is to be stored. The least used variant of a page that has as
+    /// many as it may have is evicted for a new one.
+    async fn admits(&self, context: &RenderContext) -> bool {
+        let page = &context.page;
+        if !is_variant(page) {
+            return true;
         }
-        match self.variants.admit(page, now) {
+        match self.variants.admit(page, context.started) {
             Admission::Admitted => true,
             Admission::Refused => false,
             Admission::Replaces(least_used) => {
