@@ -14,6 +14,8 @@ use crate::protocol::{Meta, PageKey, attribute as name, ttl::after};
 const MAX_ROWS: usize = 1000;
 /// How long it is known that pages were evicted: longer than a page that was not requested stays in memory unread.
 const KNOWN_FOR: Duration = Duration::from_secs(31 * 86_400);
+/// How often a process records that pages are evicted. Clients can cause an eviction by each request.
+const RECORDED_EVERY: Duration = Duration::from_secs(3600);
 
 /// The use of the store, as this process knows it. All clones of a [`PageStore`] share it.
 #[derive(Debug)]
@@ -21,11 +23,17 @@ pub(crate) struct UseState {
     /// After how many seconds another use of a page is recorded: few if pages are evicted soon after their last use.
     record_after: AtomicI64,
     is_full: AtomicBool,
+    /// When this process last recorded that pages are evicted, in seconds.
+    eviction_recorded_at: AtomicI64,
 }
 
 impl Default for UseState {
     fn default() -> Self {
-        UseState { record_after: AtomicI64::new(i64::MAX), is_full: AtomicBool::new(false) }
+        UseState {
+            record_after: AtomicI64::new(i64::MAX),
+            is_full: AtomicBool::new(false),
+            eviction_recorded_at: AtomicI64::new(i64::MIN),
+        }
     }
 }
 
@@ -96,11 +104,20 @@ impl PageStore {
         Ok(self.table.usage().await?)
     }
 
-    /// Records that pages are evicted from now on. Must happen before the first of them is.
+    /// Records that pages are evicted from now on, unless this process has just done so. Must happen before the first of them is.
     pub(crate) async fn record_eviction(&self) -> Result<()> {
-        let ttl = after(self.now(), KNOWN_FOR);
+        let (now, recorded_at) = (self.now(), &self.uses.eviction_recorded_at);
+        let age = now.seconds().saturating_sub(recorded_at.load(Ordering::Relaxed));
+        // Also if the clock was set back.
+        if (0..RECORDED_EVERY.as_secs().cast_signed()).contains(&age) {
+            return Ok(());
+        }
+        let ttl = after(now, KNOWN_FOR + RECORDED_EVERY);
         let row = Item::from([(name::TTL.name(), tabletheory::Value::from(ttl))]);
-        self.persist(&Txn::from(Write::put(eviction_row(), row))).await.map(drop)
+        // Nothing refuses a write without conditions.
+        let _ = self.persist(&Txn::from(Write::put(eviction_row(), row))).await?;
+        recorded_at.store(now.seconds(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Whether pages were evicted lately: then a page that has no row may still be in the memory of a process.
@@ -131,4 +148,30 @@ impl PageStore {
 /// The row that says that pages were evicted.
 fn eviction_row() -> Key {
     Key::new("FACETHEORY#EVICTION", "EVICTION")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tabletheory::{ManualClock, MemoryTable, Timestamp};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn evictions_are_recorded_once_an_hour_or_if_the_clock_was_set_back() {
+        let start = Timestamp::from_seconds(1_700_000_000);
+        let clock = Arc::new(ManualClock::at(start));
+        let table = Arc::new(MemoryTable::with_clock(clock.clone()));
+        let store = PageStore::new(table.clone());
+        let is_recorded_at = async |second: i64| {
+            clock.set(Timestamp::from_seconds(start.seconds() + second));
+            let _ = table.commit(&Txn::from(Write::delete(eviction_row()))).await.expect("in memory");
+            store.record_eviction().await.expect("in memory");
+            store.has_evicted().await.expect("in memory")
+        };
+        for (second, expected) in [(0, true), (1, false), (3599, false), (3600, true), (3599, true)] {
+            assert_eq!(is_recorded_at(second).await, expected, "{second}");
+        }
+    }
 }
