@@ -121,13 +121,13 @@ impl PageStore {
         // Added first, so that the announcement is not lost if this call is cancelled.
         let Some(announcement) = self.add_pending_announcement(changed) else {
             tracing::error!(
-                "other processes were not told about a publish: too many announcements are pending"
+                "other processes were not told about a change: too many announcements are pending"
             );
             return;
         };
         let announced = tokio::time::timeout(SOON, self.announce_pending(changed, &announcement)).await;
         if !matches!(announced, Ok(Ok(()))) {
-            tracing::debug!("the announcement of a publish is pending");
+            tracing::debug!("the announcement of a change is pending");
         }
     }
 

@@ -152,6 +152,14 @@ impl PageStore {
         // If it is refused, another process has replaced the row.
         let outcome = self.persist(&invalidation.of_absent_row()).await;
         self.epochs.record_write(tag, mode, now, known);
+        // A process that relies on the feed would compare the count of pages that are rendered from now on with the one from before.
+        let may_have_changed = match &outcome {
+            Ok(commit) => commit.is_done(),
+            Err(error) => error.kind() == Kind::Unknown,
+        };
+        if may_have_changed {
+            self.announce_soon(tag).await;
+        }
         outcome.map(drop)
     }
 

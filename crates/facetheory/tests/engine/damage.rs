@@ -80,6 +80,28 @@ async fn pages_in_memory_are_read_again_after_the_table_was_replaced() {
     assert!(site.table.take().0 > 0, "the page is read again");
 }
 
+/// The row that replaces it may count from a lesser base than the row that the other process has in its cache.
+#[tokio::test(start_paused = true)]
+async fn processes_that_rely_on_the_feed_learn_that_another_one_has_replaced_a_damaged_tag_row() {
+    let site = Site::on_feed(3600 * SECOND).await;
+    site.isr.invalidate_tag(&Tag::everything(), None).await.expect("an invalidation");
+    for round in 0..8 {
+        // This process caches the row, for as long as the feed does not name it.
+        at(&site, "/cached").get("one").await;
+        site.settle().await;
+        tokio::time::sleep(10 * SECOND).await;
+        assert!(site.table.damage(&Tag::everything().key(None)));
+        let page = at(&site, &format!("/{round}"));
+        let another = at(&site.another_built(exclusive), page.page.cache_key());
+        for _ in 0..2 {
+            another.get("one").await;
+            another.settle().await;
+        }
+        tokio::time::sleep(2 * SECOND).await;
+        assert_eq!(page.get("two").await, (State::Hit, "one".to_owned()), "round {round}");
+    }
+}
+
 /// The row that replaces it counts from another base, which may be less than what pages have seen.
 #[tokio::test(start_paused = true)]
 async fn pages_are_fresh_again_after_a_tag_row_was_lost_or_replaced_whatever_its_new_count_is() {
