@@ -105,6 +105,8 @@ mutants! {
     FalseEviction = "false-eviction" => NoMissingBody;
     /// The table returns no rows to an engine that checks whether a replaced body is unused.
     BlindCheck = "blind-check" => NoMissingBody;
+    /// The table returns no row where one is damaged.
+    UndetectedDamage = "undetected-damage" => FreshToClients;
     /// Engines have no memory tier.
     NoMemory = "no-memory" => ServesDuringOutage;
 }

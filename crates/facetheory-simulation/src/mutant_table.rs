@@ -234,6 +234,15 @@ impl MutantTable {
         self.put(page.sibling("LOCK"), lock.to_item()).await;
     }
 
+    /// Damages a row.
+    pub(crate) async fn damage(&self, key: &Key) {
+        if self.mutant == Some(Mutant::UndetectedDamage) {
+            self.delete(key.clone()).await;
+        } else {
+            self.rows.damage(key);
+        }
+    }
+
     async fn row(&self, key: &Key) -> Option<Item> {
         self.rows.get(key, Consistency::Strong).await.expect(IN_MEMORY)
     }

@@ -38,8 +38,16 @@ impl Recorder {
         self.checker.expired(deleted);
     }
 
+    /// Damages a row, as a bit that flips on a disk does.
+    pub(crate) async fn damage(&self, key: &Key) {
+        self.table.damage(key).await;
+        self.checker.row_damaged(key);
+    }
+
+    /// The row with this key. To the checker, a damaged row is none.
     async fn row(&self, key: &Key) -> Option<Item> {
-        self.table.rows().get(key, Consistency::Strong).await.expect(IN_MEMORY)
+        let row = self.table.rows().get(key, Consistency::Strong).await.expect(IN_MEMORY);
+        row.filter(|row| !row.is_damaged())
     }
 }
 

@@ -29,6 +29,7 @@ named_enum! {
         WaitHit = "responses: wait-hit", Miss = "responses: miss",
         Bypass = "responses: bypass", StaleError = "responses: stale-error",
         DeletedReplaced = "replaced bodies deleted", Evicted = "pages evicted",
+        RowDamaged = "rows damaged",
         StaleMetadataError = "responses: stale-metadata-error", NoPage = "responses: no page",
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use facetheory::testing::RuntimeClock;
 use facetheory::{Bodies, History, KeyScheme, PageKey, PageStore, Pages, Quota, Tag, Tenant};
-use tabletheory::{Faults, Faulty, MemoryTable};
+use tabletheory::{Faults, Faulty, Key, MemoryTable};
 
 use crate::Settings;
 use crate::checker::Checker;
@@ -30,6 +30,9 @@ const TENANTS: [&str; 2] = ["red", "blue"];
 const EVICTION_PAUSE: Duration = Duration::from_secs(20);
 const EVICTION_RUN: Duration = Duration::from_secs(60);
 
+/// The longest pause between two damaged rows.
+const ROW_DAMAGE_PAUSE: Duration = Duration::from_secs(10);
+
 /// Random streams that do not belong to a worker.
 #[derive(Clone, Copy)]
 enum Stream {
@@ -39,6 +42,7 @@ enum Stream {
     Sweeper,
     Clocks,
     Evictor,
+    DamagedRows,
     /// The worker that checks recovery after the faults have ended.
     Quiesce,
 }
@@ -214,6 +218,22 @@ impl World {
             tokio::time::sleep(random.up_to(EVICTION_PAUSE)).await;
             // A run that fails is tried again.
             drop(pages.evict(&quota, || None, tokio::time::sleep(EVICTION_RUN)).await);
+        }
+    }
+
+    /// Damages rows of each kind from time to time, in some histories.
+    pub(crate) async fn damage_rows(&self) {
+        const KINDS: [&str; 4] = ["META", "LOCK", "TAG", "VER#"];
+        let random = RandomStream::new(self.seed, Stream::DamagedRows as u64);
+        if !random.chance(0.4) {
+            return;
+        }
+        while self.faults_active() {
+            tokio::time::sleep(random.up_to(ROW_DAMAGE_PAUSE)).await;
+            let rows = self.checker.intact_rows(random.pick::<&str>(&KINDS));
+            if !rows.is_empty() {
+                self.table.inner().damage(random.pick::<Key>(&rows)).await;
+            }
         }
     }
 

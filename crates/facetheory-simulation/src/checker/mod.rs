@@ -6,6 +6,7 @@
 
 mod body;
 mod client;
+mod damage;
 mod page;
 mod report;
 mod request;
@@ -40,7 +41,10 @@ pub(crate) struct State {
     /// The time of the current event, since the start of the simulation.
     elapsed_millis: i64,
     retention: usize,
+    /// Without damaged rows.
     rows: BTreeMap<Key, Item>,
+    /// Damaged rows that nobody has replaced.
+    damaged: BTreeSet<Key>,
     /// How often the row of each request has expired; after that its key may be used again.
     request_expiries: BTreeMap<Key, u64>,
     pages: BTreeMap<String, PageHistory>,

@@ -48,6 +48,7 @@ impl Checker {
         let Some(pk) = changed.first().map(|row| row.key.pk.clone()) else { return };
         let before = state.page_rows(&pk);
         for Changed { key, after, .. } in &changed {
+            state.damaged.remove(key);
             match after {
                 Some(item) => state.rows.insert(key.clone(), item.clone()),
                 None => state.rows.remove(key),

@@ -42,6 +42,7 @@ impl World {
         tasks.push(Box::pin(self.sweep()));
         tasks.push(Box::pin(self.damage_bodies()));
         tasks.push(Box::pin(self.evict_pages()));
+        tasks.push(Box::pin(self.damage_rows()));
         self.run_tasks(tasks).await;
         if !self.checker.is_broken() {
             self.quiesce_clients(&processes).await;

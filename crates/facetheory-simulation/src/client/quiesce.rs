@@ -18,6 +18,8 @@ const ARRIVALS: u32 = 200;
 const SECOND: Duration = Duration::from_secs(1);
 /// A page with a shorter interval can be stale by another clock as soon as it is rendered.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
+/// A render that starts this much later than another one is newer by every clock, so that no guard refuses it.
+const NEWER: Duration = Duration::from_secs(3);
 /// How long a process may finish its work at shutdown, and how long it may take to release its leases after that.
 const DRAIN: Duration = Duration::from_secs(5);
 const RELEASE: Duration = Duration::from_secs(2);
@@ -70,12 +72,21 @@ impl World {
         let before = self.checker.renders(page.key.pk());
         // A process that has the damaged body in memory does not notice; another one then renders once more.
         let damaged = self.checker.serves_damaged(page.key.pk());
+        let has_damaged_tag = self.checker.has_damaged_tag(page);
+        let shortest = if has_damaged_tag { 4 * SHORTEST_INTERVAL } else { SHORTEST_INTERVAL };
+        let is_long = policy.revalidate >= shortest;
+        let same = |process: &&Process<'_>| process.config.deployment == first.config.deployment;
+        // The process that reads the row first replaces it, which counts as an invalidation. It may read it after a render: the
+        // render brought the tag, or the process that rendered knows the count from its cache. Then the page is rendered again.
+        for process in processes.iter().filter(same).filter(|_| has_damaged_tag && is_long) {
+            let _replaced = process.request(page, &policy, QUICK).await;
+            tokio::time::sleep(NEWER).await;
+        }
         let result = first.request(page, &policy, QUICK).await;
         let served = matches!(result, RequestResult::Page(_));
         self.require(page, served, || format!("the first request returned {result:?}"));
         tokio::time::sleep(SECOND).await;
-        if policy.revalidate >= SHORTEST_INTERVAL && !damaged {
-            let same = |process: &&Process<'_>| process.config.deployment == first.config.deployment;
+        if is_long && !damaged {
             for process in processes.iter().filter(same) {
                 let result = process.request(page, &policy, QUICK).await;
                 let hit = result == RequestResult::Page(State::Hit);
@@ -83,7 +94,8 @@ impl World {
             }
         }
         let renders = self.checker.renders(page.key.pk()) - before;
-        self.require(page, renders == 1, || format!("it took {renders} renders"));
+        let most = 1 + u64::from(has_damaged_tag);
+        self.require(page, (1..=most).contains(&renders), || format!("it took {renders} renders"));
     }
 
     /// While the table is down, pages in memory are served as `stale-metadata-error`, except hard-invalidated ones.
