@@ -39,6 +39,8 @@ const ALL: [&str; 9] = ["", ".*", "^.*$", ".+", ".", "*", "/.*", "^/.*", "^"];
 const BEFORE: [&str; 7] = ["(^|,)", "(,|^)", "(^|\\s)", "(^| )", "^", "\\b", ",?"];
 /// The expressions after a tag, which say that it ends there.
 const AFTER: [&str; 9] = ["(,|$)", "($|,)", "($|\\,)", "(\\,|$)", "(\\s|$)", "($|\\s)", "( |$)", "$", "\\b"];
+/// The expressions after a path, which say that it ends there.
+const ENDS_OF_URLS: [&str; 6] = ["$", "(/|$)", "($|/)", "(\\?|$)", "($|\\?)", "(\\?.*)?$"];
 
 /// Parses a pattern that is compared with the tags of pages.
 pub(crate) fn tags(pattern: &str, dot: Dot) -> TagPattern {
@@ -177,8 +179,8 @@ pub(crate) fn url(pattern: &str) -> UrlPattern {
     let Some((mut literal, rest)) = literal_start(pattern, Dot::Escaped) else { return UrlPattern::All };
     // A quantifier belongs to the last character, which may be absent then.
     let last = if rest.starts_with(['*', '?', '{', '+']) { literal.pop() } else { None };
-    let is_slash = last == Some('/') && matches!(rest, "?" | "?$");
-    let ends = is_slash || matches!(rest, "" | "$" | "(/|$)" | "($|/)" | "(\\?|$)" | "($|\\?)" | "(\\?.*)?$");
+    // A pattern that does not name the end of the URL also selects longer names: `^/blog` matches `/blog-2024`.
+    let ends = ENDS_OF_URLS.contains(&rest) || (last == Some('/') && rest == "?$");
     below(&literal, ends)
 }
 

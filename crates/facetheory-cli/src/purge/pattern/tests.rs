@@ -53,6 +53,11 @@ fn patterns_of_urls_become_paths() {
         ("^/blog$", below("/blog")),
         ("^/blog(\\?|$)", below("/blog")),
         ("^/a/b/?$", below("/a/b")),
+        ("^/a/b/?", below("/a")),
+        ("^/a/b", below("/a")),
+        ("^/a/b/", below("/a/b")),
+        ("^/a/b\\?page", below("/a/b")),
+        ("^/blog", UrlPattern::All),
         ("^/a/b*", below("/a")),
         ("^/a/b\\.html$", below("/a/b.html")),
         ("^/a/b\\?page=2$", below("/a/b")),
@@ -124,6 +129,38 @@ fn arbitrary() -> impl Strategy<Value = (Vec<String>, String, Dot)> {
     proptest::collection::vec(part, 0..10).prop_map(|parts| (Vec::new(), parts.concat(), Dot::Escaped))
 }
 
+/// A pattern of URLs that is bound to the beginning, of parts that plugins write.
+fn url_pattern() -> impl Strategy<Value = String> {
+    let part = select(
+        &[
+            "/",
+            "a",
+            "b",
+            "-",
+            "\\-",
+            "\\.",
+            ".",
+            ".*",
+            "?",
+            "*",
+            "+",
+            "$",
+            "(/|$)",
+            "($|/)",
+            "(\\?|$)",
+            "($|\\?)",
+            "(\\?.*)?$",
+            "\\?",
+            "(a|b)",
+            "[ab]",
+            "|",
+            "{1,2}",
+        ][..],
+    );
+    ("(/[ab]{1,2}){0,2}/?", proptest::collection::vec(part, 0..4))
+        .prop_map(|(path, parts)| format!("^{path}{}", parts.concat()))
+}
+
 fn cases() -> ProptestConfig {
     let cases = std::env::var("FACETHEORY_PURGE_PATTERNS").ok().and_then(|count| count.parse().ok());
     ProptestConfig { cases: cases.unwrap_or(2000), ..ProptestConfig::default() }
@@ -178,6 +215,25 @@ proptest! {
         is_covered(&pattern, dot, &pages)?;
         let TagPattern::Tags(found) = tags(&pattern, dot) else { panic!("{pattern} is a known form") };
         prop_assert!(made_of.iter().all(|tag| found.contains(tag)), "{pattern}");
+    }
+
+    #[test]
+    fn each_url_that_a_regex_engine_finds_is_invalidated(
+        pattern in url_pattern(),
+        urls in proptest::collection::vec("(/[ab]{1,2}[-.]?[ab]?){0,3}/?(\\?[ab/]{0,2})?", 16),
+    ) {
+        let Ok(engine) = Regex::new(&pattern) else { return Ok(()) };
+        let parsed = url(&pattern);
+        for found in urls.iter().filter(|url| engine.is_match(url)) {
+            let path = found.split('?').next().unwrap_or_default();
+            let is_covered = match &parsed {
+                UrlPattern::All => true,
+                UrlPattern::Below(above) => {
+                    path.strip_prefix(above.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                }
+            };
+            prop_assert!(is_covered, "{pattern:?} matches {found:?}, not {parsed:?}");
+        }
     }
 
     #[test]
