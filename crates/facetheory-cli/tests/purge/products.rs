@@ -255,7 +255,7 @@ pub(crate) const PRODUCTS: [Product; 42] = [
     ),
     banned(
         "TYPO3",
-        "X-Cache-Tags: pageId_7,typo3",
+        "X-Tags: pageId_7,typo3",
         "BAN / HTTP/1.1\r\nHost: {cache}\r\nX-Ban-Tags: pageId_7\r\n\r\n",
         Page,
     ),

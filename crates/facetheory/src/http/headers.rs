@@ -12,11 +12,12 @@ pub(crate) const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-statu
 /// `x-request-id`.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The headers of responses that name tags, for caches and CDNs of several products.
-pub(crate) static TAG_HEADERS: [HeaderName; 11] = [
+pub(crate) static TAG_HEADERS: [HeaderName; 12] = [
     HeaderName::from_static("surrogate-key"),
     HeaderName::from_static("cache-tag"),
     HeaderName::from_static("xkey"),
     HeaderName::from_static("x-cache-tags"),
+    HeaderName::from_static("x-tags"),
     HeaderName::from_static("cache-tags"),
     HeaderName::from_static("purge-cache-tags"),
     HeaderName::from_static("x-drupal-cache-tags"),
