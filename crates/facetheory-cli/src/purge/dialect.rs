@@ -6,29 +6,36 @@ use http::request::Parts;
 
 use super::pattern::{self, Dot, TagPattern, UrlPattern};
 use super::{Parsed, Purge, Refusal, Scope, names};
-use crate::config::{self, Dialect, OnUnknown};
+use crate::config::{Config, Dialect, OnUnknown};
 
 /// The most tags of one request. More are cheaper to invalidate by everything, which is one write.
 const MAX_TAGS: usize = 1024;
 
-/// Headers with a list of tags.
-const LISTS: [&str; 9] = [
+/// Headers with a list of tags, besides those that are configured.
+const LISTS: [&str; 15] = [
     "xkey",
     "xkey-purge",
     "surrogate-key",
     "x-cache-tags",
+    "x-tags",
     "cache-tags",
     "cache-tag",
     "purge-cache-tags",
+    "x-drupal-cache-tags",
+    "x-magento-tags",
+    "edge-cache-tag",
+    "netlify-cache-tag",
+    "vercel-cache-tag",
     "x-ban-tags",
     "key",
 ];
 /// A header with a list of tags that are invalidated softly.
 const SOFT_LIST: &str = "xkey-softpurge";
 /// Headers with a pattern that is compared with the tags of pages, and how dots are written in it.
-const PATTERNS: [(&str, Dot); 7] = [
-    ("x-magento-tags-pattern", Dot::Literal),
-    ("apiplatform-ban-regex", Dot::Escaped),
+const PATTERNS: [(&str, Dot); 2] =
+    [("x-magento-tags-pattern", Dot::Literal), ("apiplatform-ban-regex", Dot::Escaped)];
+/// Headers with such a pattern in a `BAN`, and with a list in other requests.
+const PATTERNS_OF_BANS: [(&str, Dot); 5] = [
     ("x-cache-tags", Dot::Escaped),
     ("cache-tags", Dot::Literal),
     ("purge-cache-tags", Dot::Literal),
@@ -50,11 +57,19 @@ pub(crate) struct Rules {
     /// The mode of a `PURGE` that says none.
     pub(crate) mode: InvalidationMode,
     pub(crate) on_unknown: OnUnknown,
+    /// The headers by which the origin names tags, if they are configured.
+    pub(crate) tag_headers: Vec<String>,
 }
 
-impl From<&config::Purge> for Rules {
-    fn from(purge: &config::Purge) -> Self {
-        Rules { dialects: purge.dialects.clone(), mode: purge.mode.into(), on_unknown: purge.on_unknown }
+impl From<&Config> for Rules {
+    fn from(config: &Config) -> Self {
+        let purge = &config.purge;
+        Rules {
+            dialects: purge.dialects.clone(),
+            mode: purge.mode.into(),
+            on_unknown: purge.on_unknown,
+            tag_headers: config.tag_headers.clone().unwrap_or_default(),
+        }
     }
 }
 
@@ -74,9 +89,11 @@ impl Rules {
             return Some(parsed);
         }
         let (dialect, meaning) = match request.method.as_str() {
-            "BAN" => ban(request),
-            "PURGEKEYS" | "PURGETAGS" => (Dialect::Tags, list(headers).unwrap_or(Meaning::Incomplete)),
-            _ => purge(request),
+            "BAN" => (Dialect::Ban, self.ban(request)),
+            "PURGEKEYS" | "PURGETAGS" => {
+                self.named_tags(headers).unwrap_or((Dialect::Tags, Meaning::Incomplete))
+            }
+            _ => self.purge(request),
         };
         let is_on = self.dialects.contains(&dialect);
         is_on.then(|| self.decide(dialect, meaning, is_soft(headers)))
@@ -97,6 +114,87 @@ impl Rules {
     pub(crate) fn tags(&self, dialect: Dialect, tags: Vec<String>, mode: InvalidationMode) -> Parsed {
         let meaning = of_names(tags).map_or(Meaning::Incomplete, Meaning::Purge);
         Rules { mode, ..self.clone() }.decide(dialect, meaning, false)
+    }
+
+    /// `PURGE`: of tags in a list or a pattern, or of a URL.
+    fn purge(&self, request: &Parts) -> (Dialect, Meaning) {
+        let headers = &request.headers;
+        if let Some(named) = self.named_tags(headers) {
+            return named;
+        }
+        // Pages are not stored with the pool that served them.
+        if headers.contains_key("x-pool") {
+            return (Dialect::Ban, Meaning::Unknown);
+        }
+        let is_all = |name: &str| text(headers, name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        let (path, query) = (request.uri.path(), request.uri.query());
+        if is_all("clear-cache") || path == "/purgeall" {
+            return (Dialect::Url, Meaning::Purge(Scope::Everything));
+        }
+        if headers.contains_key("x-url") {
+            return (Dialect::Ban, ban_of_urls(request, false));
+        }
+        let is_pattern = text(headers, "x-purge-method") == Some("regex");
+        let scope = wildcard(path, query, is_pattern).unwrap_or_else(|| Scope::Url {
+            host: host(request),
+            target: request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+        });
+        (Dialect::Url, Meaning::Purge(scope))
+    }
+
+    /// The tags that a request other than a `BAN` names. `None` if it has no header for tags.
+    fn named_tags(&self, headers: &HeaderMap) -> Option<(Dialect, Meaning)> {
+        let list = self.list(headers, &[]);
+        match patterns(headers, &PATTERNS) {
+            Some(pattern) => Some((Dialect::Ban, [pattern].into_iter().chain(list).reduce(Meaning::or)?)),
+            None => Some((Dialect::Tags, list?)),
+        }
+    }
+
+    /// `BAN`: of tags or of URLs, by patterns or lists.
+    fn ban(&self, request: &Parts) -> Meaning {
+        let headers = &request.headers;
+        if headers.contains_key("x-ban-all") {
+            return Meaning::Purge(Scope::Everything);
+        }
+        let patterns = [patterns(headers, &PATTERNS), patterns(headers, &PATTERNS_OF_BANS)];
+        let list = self.list(headers, &PATTERNS_OF_BANS);
+        match patterns.into_iter().chain([list]).flatten().reduce(Meaning::or) {
+            // All tags, so the pattern of URLs decides.
+            Some(Meaning::Purge(Scope::Everything)) => ban_of_urls(request, true),
+            Some(meaning) => meaning,
+            None => ban_of_urls(request, false),
+        }
+    }
+
+    /// The tags of all headers with lists, but for those that have patterns. `None` if there is no such header.
+    fn list(&self, headers: &HeaderMap, patterns: &[(&str, Dot)]) -> Option<Meaning> {
+        let is_list = |name: &&str| !patterns.iter().any(|(pattern, _)| pattern.eq_ignore_ascii_case(name));
+        let lists = LISTS.into_iter().chain(self.tag_headers.iter().map(String::as_str)).filter(is_list);
+        let lists: Vec<&str> = lists.filter(|name| headers.contains_key(*name)).collect();
+        let is_soft = lists.is_empty();
+        if is_soft && !headers.contains_key(SOFT_LIST) {
+            return None;
+        }
+        let mut tags = Vec::new();
+        for line in lists.into_iter().chain([SOFT_LIST]).flat_map(|name| headers.get_all(name)) {
+            // Tags of pages are texts.
+            let Ok(line) = std::str::from_utf8(line.as_bytes()) else { return Some(Meaning::Unknown) };
+            tags.extend(names(line).map(str::to_owned));
+            // Some servers are configured for patterns in these headers.
+            if line.contains(['(', '|', '*']) {
+                match pattern::tags(line, Dot::Literal) {
+                    TagPattern::Tags(more) => tags.extend(more),
+                    TagPattern::All => return Some(Meaning::Purge(Scope::Everything)),
+                    TagPattern::Unknown => return Some(Meaning::Unknown),
+                }
+            }
+        }
+        Some(match of_names(tags) {
+            Some(scope) if is_soft => Meaning::Soft(scope),
+            Some(scope) => Meaning::Purge(scope),
+            None => Meaning::Incomplete,
+        })
     }
 
     fn decide(&self, dialect: Dialect, meaning: Meaning, is_soft: bool) -> Parsed {
@@ -122,51 +220,9 @@ impl Rules {
     }
 }
 
-/// `PURGE`: of tags in a list, of a pattern of Magento, or of a URL.
-fn purge(request: &Parts) -> (Dialect, Meaning) {
-    let headers = &request.headers;
-    if let Some(pattern) = text(headers, "x-magento-tags-pattern") {
-        return (Dialect::Ban, tag_pattern(pattern, Dot::Literal));
-    }
-    if let Some(meaning) = list(headers) {
-        return (Dialect::Tags, meaning);
-    }
-    // Pages are not stored with the pool that served them.
-    if text(headers, "x-pool").is_some() {
-        return (Dialect::Ban, Meaning::Unknown);
-    }
-    let is_all = |name: &str| text(headers, name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let (path, query) = (request.uri.path(), request.uri.query());
-    if is_all("clear-cache") || path == "/purgeall" {
-        return (Dialect::Url, Meaning::Purge(Scope::Everything));
-    }
-    let is_pattern = text(headers, "x-purge-method") == Some("regex");
-    let scope = wildcard(path, query, is_pattern).unwrap_or_else(|| Scope::Url {
-        host: host(request),
-        target: request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
-    });
-    (Dialect::Url, Meaning::Purge(scope))
-}
-
-/// `BAN`: of tags or of URLs, by patterns or lists.
-fn ban(request: &Parts) -> (Dialect, Meaning) {
-    let headers = &request.headers;
-    if text(headers, "x-ban-all").is_some() {
-        return (Dialect::Ban, Meaning::Purge(Scope::Everything));
-    }
-    let meaning = match patterns(headers) {
-        // All tags, so the pattern of URLs decides.
-        Some(Meaning::Purge(Scope::Everything)) => ban_of_urls(request, true),
-        Some(meaning) => meaning,
-        None => list(headers).unwrap_or_else(|| ban_of_urls(request, false)),
-    };
-    (Dialect::Ban, meaning)
-}
-
-/// The tags of all headers with patterns. `None` if there is no such header.
-fn patterns(headers: &HeaderMap) -> Option<Meaning> {
-    let lines =
-        PATTERNS.iter().flat_map(|(name, dot)| headers.get_all(*name).iter().map(|line| (line, *dot)));
+/// The tags of all these headers with patterns. `None` if there is no such header.
+fn patterns(headers: &HeaderMap, names: &[(&str, Dot)]) -> Option<Meaning> {
+    let lines = names.iter().flat_map(|(name, dot)| headers.get_all(*name).iter().map(|line| (line, *dot)));
     let meanings = lines.map(|(line, dot)| match std::str::from_utf8(line.as_bytes()) {
         Ok(line) => tag_pattern(line.trim(), dot),
         // Tags of pages are texts.
@@ -179,12 +235,25 @@ impl Meaning {
     /// The pages of both.
     fn or(self, other: Meaning) -> Meaning {
         match (self, other) {
-            (Meaning::Purge(Scope::Tags(mut tags)), Meaning::Purge(Scope::Tags(others))) => {
-                tags.extend(others);
-                Meaning::Purge(Scope::Tags(tags))
+            (Meaning::Incomplete, meaning) | (meaning, Meaning::Incomplete) => meaning,
+            (Meaning::Unknown, _) | (_, Meaning::Unknown) => Meaning::Unknown,
+            (Meaning::Soft(one), Meaning::Soft(other)) => Meaning::Soft(one.or(other)),
+            (Meaning::Purge(one) | Meaning::Soft(one), Meaning::Purge(other) | Meaning::Soft(other)) => {
+                Meaning::Purge(one.or(other))
             }
-            (Meaning::Purge(Scope::Tags(_)), wider) => wider,
-            (wider, _) => wider,
+        }
+    }
+}
+
+impl Scope {
+    /// The pages of both, which are tags or everything.
+    fn or(self, other: Scope) -> Scope {
+        match (self, other) {
+            (Scope::Tags(mut tags), Scope::Tags(others)) => {
+                tags.extend(others);
+                Scope::Tags(tags)
+            }
+            _ => Scope::Everything,
         }
     }
 }
@@ -225,33 +294,6 @@ fn tag_pattern(value: &str, dot: Dot) -> Meaning {
         TagPattern::Tags(tags) => Meaning::Purge(Scope::Tags(tags)),
         TagPattern::Unknown => Meaning::Unknown,
     }
-}
-
-/// The tags of all headers with lists. `None` if there is no such header.
-fn list(headers: &HeaderMap) -> Option<Meaning> {
-    let is_soft = !LISTS.iter().any(|name| headers.contains_key(*name));
-    if is_soft && !headers.contains_key(SOFT_LIST) {
-        return None;
-    }
-    let mut tags = Vec::new();
-    for line in LISTS.iter().chain([&SOFT_LIST]).flat_map(|name| headers.get_all(*name)) {
-        // Tags of pages are texts.
-        let Ok(line) = std::str::from_utf8(line.as_bytes()) else { return Some(Meaning::Unknown) };
-        tags.extend(names(line).map(str::to_owned));
-        // Some servers are configured for patterns in these headers.
-        if line.contains(['(', '|', '*']) {
-            match pattern::tags(line, Dot::Literal) {
-                TagPattern::Tags(more) => tags.extend(more),
-                TagPattern::All => return Some(Meaning::Purge(Scope::Everything)),
-                TagPattern::Unknown => return Some(Meaning::Unknown),
-            }
-        }
-    }
-    Some(match of_names(tags) {
-        Some(scope) if is_soft => Meaning::Soft(scope),
-        Some(scope) => Meaning::Purge(scope),
-        None => Meaning::Incomplete,
-    })
 }
 
 /// The pages with one of these tags; `None` if there is no tag.

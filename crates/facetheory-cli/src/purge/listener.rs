@@ -40,7 +40,7 @@ impl Purges {
     pub(crate) fn new(config: &Config) -> anyhow::Result<Self> {
         Ok(Purges {
             access: Access::new(&config.purge)?,
-            rules: Rules::from(&config.purge),
+            rules: Rules::from(config),
             knows_hosts: config.site.is_some() || !config.hosts.is_empty(),
         })
     }

@@ -2,16 +2,17 @@
 
 use facetheory::InvalidationMode;
 use facetheory::InvalidationMode::{Hard, Soft};
-use http::Request;
 use http::request::Parts;
+use http::{HeaderValue, Request};
 
 use super::dialect::Rules;
 use super::*;
-use crate::config::{self, OnUnknown};
+use crate::config::{Config, OnUnknown};
 
 fn rules() -> Rules {
-    let config = config::Purge::default();
-    Rules { dialects: [config.dialects.clone(), vec![Dialect::NginxHelper]].concat(), ..Rules::from(&config) }
+    let config = Config::parse("tag_headers = [\"X-Own-Tags\"]").expect("a configuration");
+    let dialects = [config.purge.dialects.clone(), vec![Dialect::NginxHelper]].concat();
+    Rules { dialects, ..Rules::from(&config) }
 }
 
 fn request(method: &str, target: &str, headers: &[(&str, &str)]) -> Parts {
@@ -94,11 +95,59 @@ fn each_request_of_a_product_means_what_the_product_means() {
         ("BAN", "/", &[("cache-tags", "cat_[0-9]+")], Scope::Everything, Hard),
         ("BAN", "/somewhere", &[], Scope::Everything, Hard),
         ("PURGE", "/purge/a?b", &[], url("/a?b"), Hard),
+        ("PURGE", "/", &[("apiplatform-ban-regex", "(a|b)($|\\,)")], tags(&["a", "b"]), Hard),
+        (
+            "PURGE",
+            "/",
+            &[("x-magento-tags-pattern", "((^|,)a(,|$))"), ("x-magento-tags-pattern", "((^|,)b(,|$))")],
+            tags(&["a", "b"]),
+            Hard,
+        ),
+        ("PURGE", "/", &[("x-magento-tags-pattern", "(a)"), ("xkey", "b")], tags(&["a", "b"]), Hard),
+        ("BAN", "/", &[("cache-tags", "a"), ("x-own-tags", "b")], tags(&["a", "b"]), Hard),
+        ("PURGEKEYS", "/", &[("x-magento-tags-pattern", "(a)")], tags(&["a"]), Hard),
+        ("PURGE", "/", &[("x-url", "^/blog/.*")], below("/blog"), Hard),
     ];
     for (method, target, headers, scope, mode) in rows {
         let parsed = rules().parse(&request(method, target, headers)).expect("a purge");
         let expected = Ok(Purge { scope: scope.clone(), mode: *mode });
         assert_eq!(parsed.purge, expected, "{method} {target} {headers:?}");
+    }
+}
+
+#[test]
+fn a_header_for_tags_is_never_ignored() {
+    const LISTS: &[&str] = &[
+        "xkey",
+        "surrogate-key",
+        "cache-tag",
+        "x-tags",
+        "x-cache-tags",
+        "cache-tags",
+        "purge-cache-tags",
+        "x-drupal-cache-tags",
+        "x-magento-tags",
+        "edge-cache-tag",
+        "netlify-cache-tag",
+        "vercel-cache-tag",
+        "x-own-tags",
+    ];
+    for (method, name) in
+        ["PURGE", "BAN"].into_iter().flat_map(|method| LISTS.iter().map(move |name| (method, name)))
+    {
+        let parsed = rules().parse(&request(method, "/", &[(name, "a")])).expect("a purge");
+        assert_eq!(parsed.purge, Ok(Purge { scope: tags(&["a"]), mode: Hard }), "{method} {name}");
+    }
+    let others = ["x-magento-tags-pattern", "apiplatform-ban-regex", "xkey-softpurge", "x-pool"];
+    for (method, name) in ["PURGE", "BAN"]
+        .into_iter()
+        .flat_map(|method| LISTS.iter().chain(&others).map(move |name| (method, name)))
+    {
+        let mut unreadable = request(method, "/a", &[]);
+        unreadable.headers.insert(*name, HeaderValue::from_bytes(b"a\xff").expect("a value"));
+        let parsed = rules().parse(&unreadable).expect("a purge");
+        assert!(parsed.is_widened, "{method} {name}: {:?}", parsed.purge);
+        assert_eq!(parsed.purge.map(|purge| purge.scope), Ok(Scope::Everything), "{method} {name}");
     }
 }
 
