@@ -122,7 +122,9 @@ impl Endpoint {
             Endpoint::FastlyAll => one(Scope::Everything, InvalidationMode::Hard),
             Endpoint::FastlyUrl(url) => {
                 let query = query.map(|query| format!("?{query}")).unwrap_or_default();
-                scope_of_url(&format!("{url}{query}")).map_or_else(incomplete, |scope| one(scope, mode))
+                let scope = scope_of_url(&format!("{url}{query}"));
+                let purge = scope.map(|scope| Purge { scope, mode }).ok_or(Refusal::MalformedUrl);
+                vec![parsed(purge, false)]
             }
             Endpoint::Vercel(mode) => match serde_json::from_slice::<EdgeTags>(body) {
                 Ok(EdgeTags { tags: OneOrMany::One(text) }) => tags(&[text], *mode),
@@ -134,18 +136,21 @@ impl Endpoint {
                     return Some(incomplete());
                 };
                 let count = request.files.len() + request.prefixes.len();
-                let is_too_long = count > MAX_PURGES;
-                if request.purge_everything || is_too_long || !request.hosts.is_empty() {
-                    // Pages of one host cannot be named.
-                    let purge = Purge { scope: Scope::Everything, mode };
-                    return Some(vec![parsed(Ok(purge), !request.purge_everything)]);
+                if request.purge_everything {
+                    return Some(one(Scope::Everything, mode));
+                }
+                if !request.hosts.is_empty() {
+                    return Some(vec![rules.widen(dialect, Refusal::OfHost, mode)]);
+                }
+                if count > MAX_PURGES {
+                    return Some(vec![rules.widen(dialect, Refusal::TooLong, mode)]);
                 }
                 let urls = request.files.iter().map(|file| match file {
                     File::Url(url) | File::Page { url } => scope_of_url(url),
                 });
                 let prefixes = request.prefixes.iter().map(|prefix| Some(scope_of_prefix(prefix)));
                 let purge = |scope: Option<Scope>| {
-                    parsed(scope.map(|scope| Purge { scope, mode }).ok_or(Refusal::Incomplete), false)
+                    parsed(scope.map(|scope| Purge { scope, mode }).ok_or(Refusal::MalformedUrl), false)
                 };
                 let mut all: Vec<Parsed> = urls.chain(prefixes).map(purge).collect();
                 if !request.tags.is_empty() || all.is_empty() {

@@ -79,6 +79,8 @@ enum Meaning {
     Soft(Scope),
     Incomplete,
     Unknown,
+    /// It is about more than one request may name.
+    TooLong,
 }
 
 impl Rules {
@@ -105,8 +107,11 @@ impl Rules {
         if !self.dialects.contains(&Dialect::NginxHelper) {
             return None;
         }
-        let query = request.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let scope = Scope::Url { host: host(request), target: format!("{path}{query}") };
+        let query = request.uri.query();
+        let scope = wildcard(path, query, false).unwrap_or_else(|| {
+            let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+            Scope::Url { host: host(request), target: format!("{path}{query}") }
+        });
         Some(self.decide(Dialect::NginxHelper, Meaning::Purge(scope), false))
     }
 
@@ -205,17 +210,27 @@ impl Rules {
             (_, Dialect::Tags | Dialect::Ban) => InvalidationMode::Hard,
             _ => self.mode,
         };
-        let purge = |scope| Ok(Purge { scope, mode });
-        let too_many = |scope: &Scope| matches!(scope, Scope::Tags(tags) if tags.len() > MAX_TAGS);
-        let (purge, is_widened) = match meaning {
-            Meaning::Purge(scope) | Meaning::Soft(scope) if too_many(&scope) => {
-                (purge(Scope::Everything), true)
+        let meaning = match meaning {
+            Meaning::Purge(Scope::Tags(tags)) | Meaning::Soft(Scope::Tags(tags)) if tags.len() > MAX_TAGS => {
+                Meaning::TooLong
             }
-            Meaning::Purge(scope) | Meaning::Soft(scope) => (purge(scope), false),
-            Meaning::Incomplete => (Err(Refusal::Incomplete), false),
-            Meaning::Unknown if self.on_unknown == OnUnknown::Widen => (purge(Scope::Everything), true),
-            Meaning::Unknown => (Err(Refusal::Unknown), false),
+            meaning => meaning,
         };
+        let refusal = match meaning {
+            Meaning::Purge(scope) | Meaning::Soft(scope) => {
+                return Parsed { dialect, purge: Ok(Purge { scope, mode }), is_widened: false };
+            }
+            Meaning::Incomplete => Refusal::Incomplete,
+            Meaning::Unknown => Refusal::Unknown,
+            Meaning::TooLong => Refusal::TooLong,
+        };
+        self.widen(dialect, refusal, mode)
+    }
+
+    /// The invalidation of everything instead of a request that is not executed, if that is configured.
+    pub(super) fn widen(&self, dialect: Dialect, refusal: Refusal, mode: InvalidationMode) -> Parsed {
+        let is_widened = refusal != Refusal::Incomplete && self.on_unknown == OnUnknown::Widen;
+        let purge = if is_widened { Ok(Purge { scope: Scope::Everything, mode }) } else { Err(refusal) };
         Parsed { dialect, purge, is_widened }
     }
 }
@@ -237,6 +252,7 @@ impl Meaning {
         match (self, other) {
             (Meaning::Incomplete, meaning) | (meaning, Meaning::Incomplete) => meaning,
             (Meaning::Unknown, _) | (_, Meaning::Unknown) => Meaning::Unknown,
+            (Meaning::TooLong, _) | (_, Meaning::TooLong) => Meaning::TooLong,
             (Meaning::Soft(one), Meaning::Soft(other)) => Meaning::Soft(one.or(other)),
             (Meaning::Purge(one) | Meaning::Soft(one), Meaning::Purge(other) | Meaning::Soft(other)) => {
                 Meaning::Purge(one.or(other))

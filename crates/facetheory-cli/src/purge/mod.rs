@@ -69,8 +69,14 @@ impl Parsed {
 pub(crate) enum Refusal {
     /// It does not say which pages.
     Incomplete,
+    /// A URL in it is malformed.
+    MalformedUrl,
     /// It was not understood, and [`OnUnknown::Refuse`](crate::config::OnUnknown) is set.
     Unknown,
+    /// It is too long, and `OnUnknown::Refuse` is set.
+    TooLong,
+    /// It is about all pages of a host, and `OnUnknown::Refuse` is set.
+    OfHost,
 }
 
 impl Refusal {
@@ -78,6 +84,13 @@ impl Refusal {
         match self {
             Refusal::Incomplete => {
                 "the request names no tags; send them in the header that the documentation of your plugin names"
+            }
+            Refusal::MalformedUrl => "a URL is malformed; write it as https://www.example.com/path",
+            Refusal::TooLong => {
+                "the request names too many tags or pages; send several requests, or set `on_unknown = \"widen\"` in [purge]"
+            }
+            Refusal::OfHost => {
+                "pages cannot be purged by their host; name tags, URLs or prefixes, or set `on_unknown = \"widen\"` in [purge]"
             }
             Refusal::Unknown => {
                 "the pattern is of no known form; name tags or a path, or set `on_unknown = \"widen\"` in [purge]"

@@ -172,9 +172,25 @@ fn a_pattern_that_is_not_understood_is_widened_or_refused() {
     let strict = Rules { on_unknown: OnUnknown::Refuse, ..rules() };
     assert_eq!(strict.parse(&unknown).expect("a purge").purge, Err(Refusal::Unknown));
     let many = (0..2000).map(|tag| tag.to_string()).collect::<Vec<_>>().join(" ");
-    let parsed = rules().parse(&request("PURGE", "/", &[("xkey", &many)])).expect("a purge");
+    let long = request("PURGE", "/", &[("xkey", &many)]);
+    let parsed = rules().parse(&long).expect("a purge");
     assert!(parsed.is_widened);
     assert_eq!(parsed.purge, Ok(Purge { scope: Scope::Everything, mode: Hard }));
+    assert_eq!(strict.parse(&long).expect("a purge").purge, Err(Refusal::TooLong));
+    let files = vec!["https://www.example.com/a"; 501];
+    for (body, refusal) in [
+        (serde_json::json!({ "files": files }), Refusal::TooLong),
+        (serde_json::json!({ "hosts": ["www.example.com"] }), Refusal::OfHost),
+    ] {
+        let parse = |rules: &Rules| {
+            let body = body.to_string();
+            let parsed =
+                Endpoint::Cloudflare.parse(rules, None, &long.headers, body.as_bytes()).expect("it is on");
+            parsed.into_iter().map(|parsed| (parsed.purge, parsed.is_widened)).collect::<Vec<_>>()
+        };
+        assert_eq!(parse(&strict), [(Err(refusal), false)]);
+        assert_eq!(parse(&rules()), [(Ok(Purge { scope: Scope::Everything, mode: Hard }), true)]);
+    }
 }
 
 #[test]
@@ -189,6 +205,8 @@ fn a_dialect_that_is_off_and_the_mode_of_a_plain_purge_are_heeded() {
     let helper = all.parse_nginx_helper(&request("GET", "/purge/a?b=c", &[])).expect("a purge");
     assert_eq!(helper.purge, Ok(Purge { scope: url("/a?b=c"), mode: Hard }));
     assert_eq!(all.parse_nginx_helper(&request("GET", "/purges/a", &[])), None);
+    let helper = all.parse_nginx_helper(&request("GET", "/purge/a/b*", &[])).expect("a purge");
+    assert_eq!(helper.purge, Ok(Purge { scope: below("/a"), mode: Hard }));
 }
 
 #[test]
@@ -218,7 +236,8 @@ fn each_request_to_an_api_means_what_the_api_means() {
     assert_eq!(of(zone, None, &[], r#"{"hosts":["www.example.com"]}"#), ok(Scope::Everything, Hard));
     assert_eq!(of(zone, None, &[], r#"{"purge_everything":true}"#), ok(Scope::Everything, Hard));
     assert_eq!(of(zone, None, &[], "{}"), [Err(Refusal::Incomplete)]);
-    assert_eq!(of(zone, None, &[], r#"{"files":["/a"]}"#), [Err(Refusal::Incomplete)]);
+    assert_eq!(of(zone, None, &[], r#"{"files":["/a"]}"#), [Err(Refusal::MalformedUrl)]);
+    assert_eq!(of("/purge//a", None, &[], ""), [Err(Refusal::MalformedUrl)]);
     assert_eq!(
         of("/v1/edge-cache/invalidate-by-tags", None, &[], r#"{"tags":"a,b"}"#),
         ok(tags(&["a", "b"]), Soft)
