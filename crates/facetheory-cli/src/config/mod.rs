@@ -236,7 +236,7 @@ impl Config {
     /// Returns what is valid, but most likely not intended, by line.
     pub(crate) fn warnings(&self) -> Vec<Diagnostic> {
         let mut warnings = self.warnings.clone();
-        warnings.extend(self.rules.warnings(!self.trusted_proxies.is_empty()));
+        warnings.extend(self.rules.warnings(!self.trusted_proxies.is_empty(), !self.purge.from.is_empty()));
         warnings.sort();
         warnings
     }

@@ -157,6 +157,11 @@ impl Rule {
         self.policy.retention.unwrap_or(DEFAULT_RETENTION)
     }
 
+    /// Returns the source of the tenant, if pages belong to tenants.
+    pub(crate) fn tenant(&self) -> Option<&TenantFrom> {
+        self.tenant.as_ref()
+    }
+
     /// Returns the request header that names the tenant, if there is one.
     pub(crate) fn tenant_header(&self) -> Option<&str> {
         match &self.tenant {

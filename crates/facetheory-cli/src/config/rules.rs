@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use facetheory::{Route, Routes};
+use facetheory::{Route, Routes, TenantFrom};
 use serde::{Deserialize as _, Serialize, Serializer};
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
@@ -105,12 +105,25 @@ impl Rules {
         self.resolved.iter().filter_map(|resolved| resolved.rule.as_ref())
     }
 
+    /// Returns the patterns of the routes whose pages belong to tenants, with the sources of the tenants.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (&str, &TenantFrom)> {
+        let rules = self.by_route.iter().map(|(pattern, index)| (pattern, &self.resolved[*index].rule));
+        rules.filter_map(|(pattern, rule)| Some((pattern.as_str(), rule.as_ref()?.tenant()?)))
+    }
+
     /// Returns what is valid, but most likely not intended.
-    pub(crate) fn warnings(&self, has_trusted_proxies: bool) -> Vec<Diagnostic> {
+    pub(crate) fn warnings(&self, has_trusted_proxies: bool, may_purge: bool) -> Vec<Diagnostic> {
         let warnings = |(resolved, written): (&Resolved, &WrittenRule)| {
             let rule = resolved.rule.as_ref();
             let of_tenant = rule.and_then(Rule::tenant_header).filter(|_| !has_trusted_proxies);
+            let tenant = rule.and_then(Rule::tenant).filter(|_| may_purge);
+            let of_no_host = tenant.filter(|tenant| !matches!(tenant, TenantFrom::Subdomain(_)));
             let messages = [
+                of_no_host.map(|_| {
+                    "purges by tags and of everything do not say whose pages they are about, so they are refused with 400, since its \
+                     tenant is in the path or a header; use the admin API with `tenant`, or remove `from` in [purge]"
+                        .to_owned()
+                }),
                 rule.and_then(|rule| lease_warning(rule.policy()?)),
                 of_tenant.map(|header| {
                     format!(

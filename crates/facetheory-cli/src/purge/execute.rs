@@ -1,15 +1,14 @@
 //! Performs a [`Purge`] by the operations of the engine.
 
-use std::net::IpAddr;
-
-use facetheory::{InvalidationMode, Isr, IsrService, PageKey, Result, Tag, Tenant};
+use facetheory::{InvalidationMode, Isr, IsrService, PageKey, Tag, Tenant};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use http::header::HOST;
 use http::request::Parts;
-use http::uri::{Authority, Scheme};
+use http::uri::Scheme;
 use http::{HeaderValue, Request};
 
-use super::{Purge, Scope};
+use super::tenants::TenantRoutes;
+use super::{Failed, Purge, Scope};
 use crate::gateway::Origin;
 
 /// How many tags are written at the same time.
@@ -22,33 +21,33 @@ pub(crate) struct Executor {
     pub(crate) service: IsrService<Origin>,
     /// Whether all hosts that are served are known.
     pub(crate) knows_hosts: bool,
+    pub(crate) tenants: TenantRoutes,
 }
 
 impl Executor {
-    /// Performs a purge. It is stored, and in effect in this process, when this returns. `host` is that of the request: with tenants
-    /// by host, tags and paths are those of its tenant, and of pages without a tenant.
-    pub(crate) async fn execute(&self, purge: &Purge, host: Option<&str>) -> Result<()> {
+    /// Performs a purge. It is stored, and in effect in this process, when this returns. `host` is that of the request: it and the
+    /// path name the tenants. Pages without a tenant are always among those that are invalidated.
+    pub(crate) async fn execute(&self, purge: &Purge, host: Option<&str>) -> Result<(), Failed> {
         let mode = purge.mode;
-        match &purge.scope {
-            Scope::Url { host, target } => self.url(host.as_deref(), target, mode).await,
-            Scope::Tags(names) => {
-                let tags = names.iter().filter_map(|name| Tag::of_header(name).ok());
-                self.tags(tags.collect(), host, "/", mode).await
-            }
-            Scope::Prefix(path) => self.tags(vec![path_tag(path)], host, path, mode).await,
-            Scope::Everything => self.tags(vec![Tag::everything()], host, "/", mode).await,
-        }
+        let (tags, path) = match &purge.scope {
+            Scope::Url { host, target } => return self.url(host.as_deref(), target, mode).await,
+            Scope::Tags(names) => (names.iter().filter_map(|name| Tag::of_header(name).ok()).collect(), "/"),
+            Scope::Prefix(path) => (vec![path_tag(path)], path.as_str()),
+            Scope::Everything => (vec![Tag::everything()], "/"),
+        };
+        let tenants = self.tenants.below(host, path)?;
+        self.tags(tags, &tenants, mode).await
     }
 
     /// Invalidates a page with its variants. Clients may have requested it by HTTP or HTTPS, and with a port that the product does not
     /// know.
-    async fn url(&self, host: Option<&str>, target: &str, mode: InvalidationMode) -> Result<()> {
+    async fn url(&self, host: Option<&str>, target: &str, mode: InvalidationMode) -> Result<(), Failed> {
         let hosts = host.into_iter().flat_map(|host| [Some(host), without_port(host)]).flatten();
         let requests: Vec<Parts> = hosts.flat_map(|host| requests(host, target)).collect();
         let mut pages: Vec<PageKey> = Vec::new();
-        // Whether the host is one of a site, and whether the pages that were found are all.
-        let (mut is_known, mut is_all) =
-            (false, host.is_some_and(|host| self.knows_hosts || is_of_site(host)));
+        // Whether the host is one of a site, and whether the pages that were found are all. Some products send the name of the cache
+        // or omit the port, which cannot be told from the host of a site unless the hosts are known.
+        let (mut is_known, mut is_all) = (false, self.knows_hosts);
         for request in &requests {
             // A request that is rejected is not for a host or a tenant with pages.
             let Ok(page) = self.service.page(request) else { continue };
@@ -57,6 +56,14 @@ impl Executor {
             // Without a page, responses to it are not cached.
             pages.extend(page.filter(|page| !pages.contains(page)));
         }
+        let path = target.split('?').next().unwrap_or(target);
+        let tenants = if is_known {
+            let mut tenants: Vec<Tenant> = pages.iter().filter_map(|page| page.tenant().cloned()).collect();
+            tenants.dedup();
+            tenants
+        } else {
+            self.tenants.below(host, path)?
+        };
         for page in &pages {
             self.isr.invalidate(page, mode).await?;
         }
@@ -64,32 +71,18 @@ impl Executor {
             return Ok(());
         }
         // Its keys cannot be listed, but all of them have the path.
-        let path = target.split('?').next().unwrap_or(target);
-        self.tags(vec![path_tag(path)], host, path, mode).await
+        self.tags(vec![path_tag(path)], &tenants, mode).await
     }
 
-    async fn tags(
-        &self,
-        tags: Vec<Tag>,
-        host: Option<&str>,
-        path: &str,
-        mode: InvalidationMode,
-    ) -> Result<()> {
-        let tenant = host.and_then(|host| self.tenant(host, path));
-        let tenants = [None].into_iter().chain(tenant.map(Some));
+    /// Invalidates the pages with one of these tags, of these tenants and of none.
+    async fn tags(&self, tags: Vec<Tag>, tenants: &[Tenant], mode: InvalidationMode) -> Result<(), Failed> {
+        let tenants = [None].into_iter().chain(tenants.iter().map(Some));
         let writes: Vec<(Tag, Option<Tenant>)> =
-            tenants.flat_map(|tenant| tags.iter().map(move |tag| (tag.clone(), tenant.clone()))).collect();
+            tenants.flat_map(|tenant| tags.iter().map(move |tag| (tag.clone(), tenant.cloned()))).collect();
         let writes = stream::iter(writes).map(|(tag, tenant)| async move {
             self.isr.invalidate_tag_with(&tag, tenant.as_ref(), mode).await
         });
-        writes.buffer_unordered(CONCURRENT_WRITES).try_collect().await
-    }
-
-    /// The tenant of a path of a host.
-    fn tenant(&self, host: &str, path: &str) -> Option<Tenant> {
-        let pages =
-            requests(host, path).into_iter().filter_map(|request| self.service.page(&request).ok()?);
-        pages.into_iter().find_map(|page| page.tenant().cloned())
+        Ok(writes.buffer_unordered(CONCURRENT_WRITES).try_collect().await?)
     }
 }
 
@@ -110,13 +103,6 @@ fn requests(host: &str, target: &str) -> Vec<Parts> {
 fn without_port(host: &str) -> Option<&str> {
     let (name, port) = host.rsplit_once(':')?;
     port.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
-}
-
-/// Whether a host may be that of a site, and not the address of the cache, which some products send instead.
-fn is_of_site(host: &str) -> bool {
-    let Ok(authority) = host.parse::<Authority>() else { return false };
-    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
-    name.contains('.') && name.parse::<IpAddr>().is_err()
 }
 
 /// The tag of a path, or of the nearest path above it that has one.

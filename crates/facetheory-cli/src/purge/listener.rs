@@ -10,6 +10,7 @@ use metrics::counter;
 use tabletheory::{Random as _, SystemRandom};
 
 use super::dialect::{Rules, is_purge_method};
+use super::tenants::TenantRoutes;
 use super::{Access, Executor, Parsed, Purge, Refusal};
 use crate::config::{Config, Dialect};
 use crate::gateway::{Origin, local_response};
@@ -24,6 +25,7 @@ pub(crate) struct Purges {
     pub(crate) access: Access,
     pub(crate) rules: Rules,
     knows_hosts: bool,
+    tenants: TenantRoutes,
 }
 
 /// What a client wants that is no ordinary request.
@@ -42,6 +44,7 @@ impl Purges {
             access: Access::new(&config.purge)?,
             rules: Rules::from(config),
             knows_hosts: config.site.is_some() || !config.hosts.is_empty(),
+            tenants: TenantRoutes::from(&config.rules),
         })
     }
 
@@ -75,7 +78,7 @@ impl Purges {
 
     /// Performs the purges of pages of this cache.
     pub(crate) fn executor(&self, isr: facetheory::Isr, service: IsrService<Origin>) -> Executor {
-        Executor { isr, service, knows_hosts: self.knows_hosts }
+        Executor { isr, service, knows_hosts: self.knows_hosts, tenants: self.tenants.clone() }
     }
 }
 
@@ -130,10 +133,19 @@ impl Executor {
                 tracing::info!(%peer, dialect, scope = scope.name(), ?mode, pages = text, "purged");
                 Ok(Purged)
             }
-            Err(error) => {
+            Err(Failed::Refused(refusal)) => {
+                count("refused");
+                tracing::warn!(%peer, dialect, scope = scope.name(), reason = refusal.as_str(), "a purge was refused");
+                Err(Failed::Refused(refusal))
+            }
+            Err(Failed::Store(error)) => {
                 count("failed");
                 tracing::warn!(%peer, dialect, scope = scope.name(), %error, "a purge failed");
-                Err(Failed::Store)
+                Err(Failed::Store(error))
+            }
+            Err(Failed::Stopped) => {
+                count("failed");
+                Err(Failed::Stopped)
             }
         }
     }
@@ -143,22 +155,34 @@ impl Executor {
 #[derive(Debug)]
 pub(crate) enum Failed {
     Refused(Refusal),
-    Store,
+    Store(facetheory::Error),
     Stopped,
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Failed::Refused(refusal)
+    }
+}
+
+impl From<facetheory::Error> for Failed {
+    fn from(error: facetheory::Error) -> Self {
+        Failed::Store(error)
+    }
 }
 
 impl Failed {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Failed::Refused(_) => StatusCode::BAD_REQUEST,
-            Failed::Store | Failed::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+            Failed::Store(_) | Failed::Stopped => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
     pub(crate) fn text(&self) -> &'static str {
         match self {
             Failed::Refused(refusal) => refusal.as_str(),
-            Failed::Store => "the purge could not be stored; send it again",
+            Failed::Store(_) => "the purge could not be stored; send it again",
             Failed::Stopped => "the purge was stopped by a shutdown; send it again",
         }
     }

@@ -10,6 +10,7 @@ mod dialect;
 mod execute;
 mod listener;
 mod pattern;
+mod tenants;
 #[cfg(test)]
 mod tests;
 
@@ -75,6 +76,8 @@ pub(crate) enum Refusal {
     Unknown,
     /// It is too long, and `OnUnknown::Refuse` is set.
     TooLong,
+    /// It is about pages of tenants, and does not say which tenant.
+    UnknownTenant,
     /// It is about all pages of a host, and `OnUnknown::Refuse` is set.
     OfHost,
 }
@@ -88,6 +91,10 @@ impl Refusal {
             Refusal::MalformedUrl => "a URL is malformed; write it as https://www.example.com/path",
             Refusal::TooLong => {
                 "the request names too many tags or pages; send several requests, or set `on_unknown = \"widen\"` in [purge]"
+            }
+            Refusal::UnknownTenant => {
+                "the request does not say whose pages: routes have tenants, and its host and path name none; send POST /api/v1/invalidate \
+                 with `tenant` to the admin listener"
             }
             Refusal::OfHost => {
                 "pages cannot be purged by their host; name tags, URLs or prefixes, or set `on_unknown = \"widen\"` in [purge]"

@@ -6,3 +6,4 @@ mod products;
 mod replay;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenants;

@@ -43,7 +43,7 @@ const fn banned(name: &'static str, tags: &'static str, request: &'static str, e
 }
 
 /// A line for each row of the purge protocols.
-pub(crate) const PRODUCTS: [Product; 42] = [
+pub(crate) const PRODUCTS: [Product; 43] = [
     product(
         "Wagtail",
         "PURGE /section/page HTTP/1.1\r\nAccept-Encoding: identity\r\nHost: www.example.com\r\nUser-Agent: Wagtail-frontendcache/6.2\r\nConnection: close\r\n\r\n",
@@ -185,6 +185,11 @@ pub(crate) const PRODUCTS: [Product; 42] = [
     product(
         "Shopware, a URL",
         "PURGE /section/page HTTP/1.1\r\nHost: {cache}\r\nUser-Agent: GuzzleHttp/7\r\n\r\n",
+        Page,
+    ),
+    product(
+        "Shopware, a URL by a name of the cache",
+        "PURGE /section/page HTTP/1.1\r\nHost: facetheory.shop.svc.cluster.local\r\nUser-Agent: GuzzleHttp/7\r\n\r\n",
         Page,
     ),
     banned(

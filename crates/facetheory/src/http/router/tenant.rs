@@ -31,6 +31,25 @@ pub enum TenantFrom {
     TrustedHeader(String),
 }
 
+impl TenantFrom {
+    /// The tenant that a host names, if tenants are subdomains.
+    ///
+    /// ```
+    /// use facetheory::TenantFrom;
+    ///
+    /// let from = TenantFrom::Subdomain("example.com".into());
+    /// assert_eq!(from.of_host("acme.example.com").unwrap().as_str(), "acme");
+    /// assert_eq!(from.of_host("cache.internal"), None);
+    /// ```
+    #[must_use]
+    pub fn of_host(&self, host: &str) -> Option<Tenant> {
+        match self {
+            TenantFrom::Subdomain(domain) => of_host(host, domain).ok(),
+            TenantFrom::Param(_) | TenantFrom::TrustedHeader(_) => None,
+        }
+    }
+}
+
 /// Headers that name a tenant. A route without tenants rejects them: the origin might use them, and then all tenants would
 /// share one page.
 pub(crate) const KNOWN_HEADERS: [HeaderName; 2] =
