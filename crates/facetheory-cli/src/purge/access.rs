@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::Result;
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName, ORIGIN, VIA};
+use http::header::{ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, HeaderMap, HeaderName, ORIGIN, REFERER, VIA};
 
 use crate::config::{self, Network};
 use crate::gateway::is_of_anyone;
@@ -24,6 +24,9 @@ const OF_PROGRAM: [HeaderName; 3] = [
 ];
 /// Headers that a browser adds. It may send a request for the page of another site, whose name resolves to this address.
 const OF_BROWSER: [HeaderName; 2] = [ORIGIN, HeaderName::from_static("sec-fetch-site")];
+/// Headers that a browser adds to a `GET` for a page that it shows. A request with a purge method cannot be such a one.
+const OF_PAGE_VIEW: [HeaderName; 4] =
+    [COOKIE, REFERER, ACCEPT_LANGUAGE, HeaderName::from_static("upgrade-insecure-requests")];
 /// Headers in which products send a token, besides `Authorization`.
 const TOKENS: [HeaderName; 3] = [
     HeaderName::from_static("x-invalidate-token"),
@@ -56,6 +59,11 @@ impl Access {
         self.from.iter().any(|network| network.contains(peer))
             && is_of_program(headers)
             && self.token.as_ref().is_none_or(|token| shows(headers, self.token_header.as_ref(), token))
+    }
+
+    /// Whether this peer may purge by a `GET` with these headers: also not from a browser at an allowed address.
+    pub(crate) fn allows_get(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        !OF_PAGE_VIEW.iter().any(|name| headers.contains_key(name)) && self.allows(peer, headers)
     }
 
     /// Whether a request has this token, in one of the headers that products use.

@@ -71,7 +71,7 @@ impl Purges {
             let dialects = &self.rules.dialects;
             let is_refresh = dialects.contains(&Dialect::Refresh) && has_no_cache(&request.headers);
             (is_refresh || self.rules.parse_nginx_helper(request).is_some())
-                && self.access.allows(peer, &request.headers)
+                && self.access.allows_get(peer, &request.headers)
         };
         is_purge_method(request.method.as_str()) || (request.method == Method::GET && is_get())
     }

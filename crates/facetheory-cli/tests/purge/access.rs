@@ -114,3 +114,21 @@ fn without_a_configuration_purge_methods_are_forwarded_to_the_origin() {
         assert_eq!(site.request(method, "/page", "").text(), method);
     }
 }
+
+#[test]
+fn a_browser_at_an_allowed_address_cannot_refresh_a_page() {
+    let site = Site::start("[purge]\nfrom = [\"127.0.0.1\"]\n[routes]\n\"/**\" = { isr = \"1h\" }\n");
+    site.origin.respond("/page", ScriptedResponse::page(&[], "old"));
+    assert_eq!(site.get("/page").text(), "old");
+    site.origin.respond("/page", ScriptedResponse::page(&[], "new"));
+    for line in [
+        "Cookie: a=b",
+        "Referer: http://www.example.com/",
+        "Accept-Language: de",
+        "Upgrade-Insecure-Requests: 1",
+    ] {
+        let response = site.get_with("/page", &format!("Cache-Control: no-cache\r\n{line}\r\n"));
+        assert_eq!(response.text(), "old", "{line}");
+    }
+    assert_eq!(site.get_with("/page", "Cache-Control: no-cache\r\n").text(), "new");
+}
