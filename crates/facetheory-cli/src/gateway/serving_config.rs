@@ -127,6 +127,7 @@ impl ServingConfig {
     /// Regenerates the page of a request that demands a new one, and returns the request without that demand. If the render fails, the
     /// stored page stays.
     pub(super) async fn refresh(&self, mut request: Parts) -> Parts {
+        self.purges.access.remove_token(&mut request.headers);
         let mut copy = Request::new(());
         *copy.uri_mut() = request.uri.clone();
         *copy.headers_mut() = request.headers.clone();

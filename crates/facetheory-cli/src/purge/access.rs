@@ -66,6 +66,15 @@ impl Access {
         !OF_PAGE_VIEW.iter().any(|name| headers.contains_key(name)) && self.allows(peer, headers)
     }
 
+    /// Removes the headers that may carry the token, which is not for the origin.
+    pub(crate) fn remove_token(&self, headers: &mut HeaderMap) {
+        if self.token.is_some() {
+            for name in TOKENS.iter().chain([&AUTHORIZATION]).chain(&self.token_header) {
+                headers.remove(name);
+            }
+        }
+    }
+
     /// Whether a request has this token, in one of the headers that products use.
     pub(crate) fn shows(&self, headers: &HeaderMap, token: &Token) -> bool {
         shows(headers, self.token_header.as_ref(), token)

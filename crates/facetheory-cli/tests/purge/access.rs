@@ -132,3 +132,14 @@ fn a_browser_at_an_allowed_address_cannot_refresh_a_page() {
     }
     assert_eq!(site.get_with("/page", "Cache-Control: no-cache\r\n").text(), "new");
 }
+
+#[test]
+fn the_token_of_a_refresh_does_not_reach_the_origin() {
+    let site = site_with_token("");
+    site.origin.respond("/page", ScriptedResponse::page(&[], "old"));
+    assert_eq!(site.get("/page").text(), "old");
+    site.origin.respond("/page", ScriptedResponse::page(&[], "new"));
+    let lines = format!("Cache-Control: no-cache\r\nAuthorization: Bearer {TOKEN}\r\n");
+    assert_eq!(site.get_with("/page", &lines).text(), "new");
+    assert_eq!(site.get("/page").text(), "new", "the page is published, as without a token");
+}
