@@ -128,19 +128,19 @@ impl Service<Request<Incoming>> for ConnectionService {
         let entry = self.log_entry(&parts);
         let from_fast_path = self.resolved.lock().take();
         // Before headers are removed that tell of a proxy. The fast path has decided that its requests are ordinary ones.
-        let wish = match from_fast_path {
+        let purge = match from_fast_path {
             Some(_) => None,
-            None => config.purges.wish(self.client.address.ip(), &parts),
+            None => config.purges.parse(self.client.address.ip(), &parts),
         };
         config.trusted_proxies.apply(&self.client, &mut parts);
         if let Some(resolved) = from_fast_path {
             parts.extensions.insert(*resolved);
-        } else if wish.is_some() {
+        } else if purge.is_some() {
             // It is performed also if the client leaves at once, as those of some products do.
             let service = self.clone();
             let response = tokio::spawn(async move {
                 let request = Request::from_parts(parts, body);
-                let response = service.gateway.respond(&service.client, request, checked, wish).await;
+                let response = service.gateway.respond(&service.client, request, checked, purge).await;
                 service.complete(entry, response, guard)
             });
             return Either::Right(Box::pin(async move {

@@ -36,7 +36,7 @@ use hyper::body::Incoming;
 use tower::Service as _;
 
 use crate::log::{AccessLog, ResponseReason};
-use crate::purge::{self, Executor, Purges, Wish};
+use crate::purge::{self, Executor, PurgeRequest, Purges};
 use crate::wire::{InformationalWindow, rejection};
 use body::RequestBody;
 use client::{Client, ClientContext};
@@ -93,14 +93,14 @@ impl Gateway {
         self.config.load().trusted_proxies.contains(address)
     }
 
-    /// Responds to one request. `checked` is the outcome of [`http2_checks::check_head`], and `wish` is what the request wants
+    /// Responds to one request. `checked` is the outcome of [`http2_checks::check_head`], and `purge` is what the request wants
     /// by the headers that arrived.
     async fn respond(
         &self,
         client: &Arc<Client>,
         mut request: Request<Incoming>,
         checked: http2_checks::CheckResult,
-        wish: Option<Wish>,
+        purge: Option<PurgeRequest>,
     ) -> Response<IsrBody> {
         let (http1_state, method) = (client.http1_state.as_ref(), request.method());
         if let Some((rejection, request)) =
@@ -129,15 +129,15 @@ impl Gateway {
         }
         let config = self.config.load_full();
         let (parts, body) = request.into_parts();
-        let request = match wish {
+        let request = match purge {
             None => Request::from_parts(parts, body),
-            Some(Wish::Denied) => return purge::denied().map(IsrBody::from),
-            Some(Wish::Purge(parsed)) => {
+            Some(PurgeRequest::Denied) => return purge::denied().map(IsrBody::from),
+            Some(PurgeRequest::Purge(parsed)) => {
                 let (executor, peer) = (config.executor(), client.address.ip());
                 let outcome = executor.perform(parsed, peer, purge::host(&parts)).await;
                 return purge::respond(&outcome, &parts).map(IsrBody::from);
             }
-            Some(Wish::Refresh) => Request::from_parts(config.refresh(parts).await, body),
+            Some(PurgeRequest::Refresh) => Request::from_parts(config.refresh(parts).await, body),
         };
         // Closed on return, which is before hyper gets the response.
         let window = http1_state.and_then(|state| InformationalWindow::open(state, request.version()));

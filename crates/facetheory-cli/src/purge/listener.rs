@@ -30,7 +30,7 @@ pub(crate) struct Purges {
 
 /// What a client wants that is no ordinary request.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum PurgeRequest {
     /// A purge, which the client may not do, or which is switched off.
     Denied,
     Purge(Parsed),
@@ -50,16 +50,16 @@ impl Purges {
 
     /// What this request of a client wants; `None` if it is an ordinary one. Purge methods are ordinary ones unless somebody may
     /// purge.
-    pub(crate) fn wish(&self, peer: IpAddr, request: &Parts) -> Option<Wish> {
+    pub(crate) fn parse(&self, peer: IpAddr, request: &Parts) -> Option<PurgeRequest> {
         if !self.concerns(peer, request) {
             return None;
         }
         if is_purge_method(request.method.as_str()) {
             let is_allowed = self.access.allows(peer, &request.headers);
             let parsed = is_allowed.then(|| self.rules.parse(request)).flatten();
-            return Some(parsed.map_or(Wish::Denied, Wish::Purge));
+            return Some(parsed.map_or(PurgeRequest::Denied, PurgeRequest::Purge));
         }
-        Some(self.rules.parse_nginx_helper(request).map_or(Wish::Refresh, Wish::Purge))
+        Some(self.rules.parse_nginx_helper(request).map_or(PurgeRequest::Refresh, PurgeRequest::Purge))
     }
 
     /// Whether a request is a purge or a refresh.

@@ -20,7 +20,7 @@ pub(crate) use access::{Access, is_of_program};
 pub(crate) use api::Endpoint;
 pub(crate) use dialect::{host, is_purge_method};
 pub(crate) use execute::Executor;
-pub(crate) use listener::{Failed, Purged, Purges, Wish, denied, new_id, respond};
+pub(crate) use listener::{Failed, PurgeRequest, Purged, Purges, denied, new_id, respond};
 
 use crate::config::Dialect;
 
