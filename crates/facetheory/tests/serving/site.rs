@@ -67,7 +67,8 @@ pub(crate) async fn serve(stores: &Stores, terms: LeaseTerms, timeouts: Timeouts
     let table = RecordedTable { table: tabletheory::open(&stores.table).await?, calls };
     let store = PageStore::new(Arc::new(ObservedTable(table))).with_lease_terms(terms);
     let pages = Pages::new(store, Bodies::open(&stores.bodies).await?).with_body_timeout(timeouts.bodies);
-    let isr = Isr::builder(pages).table_timeout(timeouts.table).build();
+    // A page that one client got is in the stores: an outage that follows finds each page that was served published.
+    let isr = Isr::builder(pages).table_timeout(timeouts.table).publish_wait(Duration::MAX).build();
     let site = Site { isr, directory: stores.directory.as_path().into() };
     for line in std::io::stdin().lines() {
         match line?.parse()? {
