@@ -141,6 +141,8 @@ class Gateway:
             origin = "{origin.url}"
             listen = "127.0.0.1:0"
             site = "www.example.com"
+            # The checks name tenants in a header, as a proxy does.
+            trusted_proxies = ["127.0.0.1"]
             log = "off"
             [admin]
             listen = "127.0.0.1:0"
