@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// The relation between the site that caused a browser to send a request and the target.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Who may use the admin listener.
+/// The settings of access to the admin listener.
 pub(super) struct Guard {
     pub(super) settings: AdminSettings,
     /// Its configuration says who may purge.

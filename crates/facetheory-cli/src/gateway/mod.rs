@@ -78,7 +78,7 @@ impl Gateway {
         self.config.load().origin.clone()
     }
 
-    /// Who may purge, and how purges are understood.
+    /// The settings of purges: allowed addresses and dialects.
     pub(crate) fn purges(&self) -> Purges {
         self.config.load().purges.clone()
     }

@@ -1,4 +1,4 @@
-//! Who may purge.
+//! Decides whether a client may purge.
 
 use std::net::IpAddr;
 

@@ -73,7 +73,7 @@ impl From<&Config> for Rules {
     }
 }
 
-/// What a request means, before it is decided what happens if it was not understood.
+/// The meaning of a request, before `on_unknown` applies to one that was not understood.
 enum Meaning {
     Purge(Scope),
     Soft(Scope),

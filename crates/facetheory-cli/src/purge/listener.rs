@@ -28,7 +28,7 @@ pub(crate) struct Purges {
     tenants: TenantRoutes,
 }
 
-/// What a client wants that is no ordinary request.
+/// A request to purge or to refresh.
 #[derive(Debug)]
 pub(crate) enum PurgeRequest {
     /// A purge, which the client may not do, or which is switched off.
@@ -48,8 +48,8 @@ impl Purges {
         })
     }
 
-    /// What this request of a client wants; `None` if it is an ordinary one. Purge methods are ordinary ones unless somebody may
-    /// purge.
+    /// Returns the purge or refresh that a client requests; `None` for an ordinary request. Without addresses in `from`, purge
+    /// methods are ordinary, too.
     pub(crate) fn parse(&self, peer: IpAddr, request: &Parts) -> Option<PurgeRequest> {
         if !self.concerns(peer, request) {
             return None;

@@ -15,7 +15,7 @@ pub(crate) const PAGES: &str = r#"
 "/org/**" = { isr = "60s", tenant = { header = "x-tenant-id" } }
 "#;
 
-/// The same pages, for clients whose `X-Forwarded-*` and tenant headers are trusted.
+/// A configuration that trusts the `X-Forwarded-*` and tenant headers of local clients.
 pub(crate) fn behind_proxy() -> String {
     format!("trusted_proxies = [\"127.0.0.1\"]\n{PAGES}")
 }

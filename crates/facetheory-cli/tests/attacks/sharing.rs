@@ -1,4 +1,4 @@
-//! What one client can make the gateway show to another: responses with personal data, and pages that the origin rendered for
+//! Responses that one client can make the gateway show to another: with personal data, and pages that the origin rendered for
 //! input that the cache key does not contain.
 
 use crate::assertions::assert_not_cached;

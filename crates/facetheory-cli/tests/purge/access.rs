@@ -1,4 +1,4 @@
-//! Who may purge, how purges are counted and logged, and clients that do not wait.
+//! Access to purges, their metrics and log lines, and clients that do not wait.
 
 use crate::support::client::Connection;
 use crate::support::origin::ScriptedResponse;

@@ -1,4 +1,4 @@
-//! What each product sends, and expects.
+//! The requests that each product sends, and the responses that it expects.
 
 /// A request of a product.
 pub(crate) struct Product {
@@ -19,7 +19,7 @@ pub(crate) struct Product {
 pub(crate) enum Effect {
     /// One page, or the pages of a tag. They must not be served any more.
     Page,
-    /// The same; they may be served once more.
+    /// One page, or the pages of a tag. They may be served stale once more.
     SoftPage,
     /// All pages.
     Everything,

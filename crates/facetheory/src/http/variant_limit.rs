@@ -38,7 +38,7 @@ struct Variants {
 
 #[derive(Debug)]
 struct Variant {
-    /// What distinguishes it from the others, unless that is too long.
+    /// The text that distinguishes it from the others, unless that is too long.
     distinction: Option<Box<str>>,
     /// How often it was served from the cache.
     uses: u32,

@@ -46,7 +46,7 @@ impl Budget {
         Budget::NOTHING.with(events)
     }
 
-    /// The same budget, but these events so many times each.
+    /// This budget with other limits for these events.
     pub(super) const fn with(mut self, events: &[(Event, u8)]) -> Budget {
         let mut index = 0;
         while index < events.len() {

@@ -194,7 +194,7 @@ impl PageKey {
         format!("{}{separator}vary=", self.cache_key)
     }
 
-    /// What the cache key has after the address: the headers and cookies that distinguish the variants of a page.
+    /// The part of the cache key after the address: the headers and cookies that distinguish the variants of a page.
     pub(crate) fn distinction(&self) -> &str {
         self.cache_key.find('#').map_or("", |start| &self.cache_key[start..])
     }
